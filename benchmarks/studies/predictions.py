@@ -6,17 +6,19 @@
 manifold: the number of records n, the dimension, the root mean square distance of the
 records to their Fréchet mean (spread), what
 `plan(manifold, n, "private", guarantee, spread=spread)` predicts, the root mean square
-error of releases with `radius="private"`, and measured/planned. Errors are distances to
-the Fréchet mean of all records, clipped or not. The last column says what `plan` and the
-releases warned of. `docs/howto/choose-ball-and-guarantee.md` shows the output.
+error of releases with `radius="private"`, measured/planned, and the standard error of
+that ratio from the number of releases. Errors are distances to the Fréchet mean of all
+records, clipped or not. The last column says what `plan` warned of, and at least a tenth
+of the releases. `docs/evidence/predictions.md` shows the output.
 """
 
 import argparse
 import csv
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +41,13 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.privacy import Guarantee
 from curvedp.records.forms import find_form
 
-RUNS = 10
+# Releases for each data set and guarantee: fewer in many dimensions, where one takes
+# longer and errors vary less.
+RUNS = 60
+FEWEST_RUNS = 10
+_RUNS_TIMES_DIM = 1600
+# A warning counts if at least this share of the releases, or the plan, issues it.
+WARNED_SHARE = 0.1
 GUARANTEES: tuple[Guarantee, ...] = (GDP(1.0), ApproxDP(1.0, 1e-6))
 
 
@@ -56,13 +64,27 @@ class Comparison(NamedTuple):
 
     spread: float
     planned: float
-    measured: float
+    errors: np.ndarray
     warnings: str
+
+    @property
+    def measured(self) -> float:
+        """The root mean square error of the releases."""
+        return _root_mean_square(self.errors)
 
     @property
     def ratio(self) -> float:
         """How many times the plan the measured error is."""
         return self.measured / self.planned
+
+    @property
+    def ratio_error(self) -> float:
+        """The standard error of `ratio` that follows from the number of releases."""
+        squares = self.errors**2
+        if not np.all(np.isfinite(squares)):
+            return inf
+        relative = float(np.std(squares) / np.mean(squares)) / sqrt(len(squares))
+        return self.ratio * relative / 2
 
 
 def data_sets(folder: Path) -> Iterator[DataSet]:
@@ -117,42 +139,56 @@ def compare(data: DataSet, guarantee: Guarantee, runs: int) -> Comparison:
     spread = _root_mean_square(np.asarray(manifold.dist(mean, records)))
     study = plan(manifold, len(records), "private", guarantee, spread=spread)
     model = PrivateFrechetMean(manifold, radius="private", guarantee=guarantee)
-    errors, messages = [], study.advice()
-    for _ in range(runs):
+    runs = min(runs, max(FEWEST_RUNS, _RUNS_TIMES_DIM // manifold.dim))
+    errors = np.empty(runs)
+    counts = Counter[str]()
+    for run in range(runs):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ReleaseWarning)
             released = model.fit(records).location_
-        messages += [str(warning.message) for warning in caught]
-        errors.append(float(manifold.dist(mean, released)))
-    measured = _root_mean_square(np.asarray(errors))
-    return Comparison(spread, study.error, measured, _short(messages))
+        counts.update(_kinds([str(warning.message) for warning in caught]))
+        # A release far beyond the records has no distance that doubles can compute.
+        errors[run] = np.nan_to_num(manifold.dist(mean, released), nan=np.inf)
+    warned = _kinds(study.advice())
+    warned |= {kind for kind, count in counts.items() if count >= WARNED_SHARE * runs}
+    names = ", ".join(kind for kind in KINDS if kind in warned)
+    return Comparison(spread, study.error, errors, names)
 
 
 def _root_mean_square(values: np.ndarray) -> float:
     return sqrt(float(np.mean(values**2)))
 
 
-def _short(messages: list[str]) -> str:
-    """Name the kinds of warning among these messages."""
-    kinds = {
-        "few records": ("is small for a private ball",),
-        "too small": ("study is too small",),
-        # What plans say, and what releases say.
-        "several means": ("only one mean", "known to be unique only"),
-    }
+# The kinds of warning, with phrases of plans and of releases.
+KINDS = {
+    "few records": ("is small for a private ball",),
+    "too small": ("study is too small",),
+    "several means": ("only one mean", "known to be unique only"),
+    "records outside": (
+        "so few records outside the ball",
+        "more than a tenth of the records lie outside",
+    ),
+    "rare errors": ("rare large errors make up most",),
+}
+
+
+def _kinds(messages: list[str]) -> set[str]:
+    """Return the kinds of warning among these messages."""
     text = " ".join(messages)
-    found = [
+    return {
         kind
-        for kind, phrases in kinds.items()
+        for kind, phrases in KINDS.items()
         if any(phrase in text for phrase in phrases)
-    ]
-    return ", ".join(found)
+    }
 
 
 def table(folder: Path, runs: int, only: str) -> Iterator[str]:
     """Yield the rows, and at the end how many ratios are within 1.5 and 3."""
-    yield "| data | n | dim | spread | guarantee | planned | measured | ratio | warned of |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield (
+        "| data | n | dim | spread | guarantee | planned | measured | ratio | ± | "
+        "warned of |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     silent, warned = [], []
     for data in data_sets(folder):
         if only not in data.name:
@@ -163,7 +199,8 @@ def table(folder: Path, runs: int, only: str) -> Iterator[str]:
             yield (
                 f"| {data.name} | {len(data.records)} | {data.manifold.dim} | "
                 f"{found.spread:.3g} | {guarantee} | {found.planned:.3g} | "
-                f"{found.measured:.3g} | {found.ratio:.2f} | {found.warnings} |"
+                f"{found.measured:.3g} | {found.ratio:.2f} | "
+                f"{found.ratio_error:.2f} | {found.warnings} |"
             )
     for name, ratios in (("without", silent), ("with", warned)):
         off = np.abs(np.log(ratios))

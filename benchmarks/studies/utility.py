@@ -516,7 +516,8 @@ def describe(study: Study) -> str:
     shift = float(M.dist(frechet_mean(M, study.records), frechet_mean(M, inside)))
     return (
         f"### {study.name}: {M}, n = {len(distance)}, radius {ball.radius:g}\n\n"
-        f"{moved} records lie outside the ball; moving them in shifts the mean by {shift:.2g}.\n"
+        f"{moved} records lie outside the ball. Clipping them shifts the mean by "
+        f"{shift:.2g}.\n"
     )
 
 

@@ -1,7 +1,6 @@
 """Which mechanism releases a statistic: the named one, or the one that errs least.
-
-Errors are predicted by simulation on public populations in the ball. No data are read,
-so the choice costs no privacy.
+Errors are predicted by simulated releases of public points in the ball. No data are
+read, so the choice costs no privacy.
 """
 
 import json
@@ -86,6 +85,8 @@ def mechanism_kinds(
 ) -> dict[str, type[Mechanism]]:
     """Return the mechanisms that can release a statistic, by their names as options.
 
+    A user names one of them as `mechanism=`.
+
     Parameters
     ----------
     statistic : Statistic
@@ -126,6 +127,8 @@ def choose_mechanism(
     name: Any, statistic: Statistic, guarantee: Guarantee, *, in_memory: bool = True
 ) -> ChosenMechanism:
     """Return the named mechanism, or with "auto" the best by predicted error.
+
+    Estimators and plans call it before anything is paid.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""Charge a ledger for a release, once and before anything is drawn.
+"""Charge a ledger for a release, once and before anything is drawn. A *ledger* is a
+file that adds up the privacy cost of all releases from one data set, in one definition
+of privacy such as μ-GDP. A guarantee in another definition is converted to it first.
 
-`pay` computes the charge in the definition of privacy that the ledger counts in, and
-appends an entry to the ledger.
+`pay` computes the charge and appends an entry to the ledger.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,6 +83,8 @@ def open_ledger(
 def check_payer(ledger: Any, label: Any) -> None:
     """Check the types of the parameters `ledger` and `label` of a release.
 
+    Estimators call it among their other parameter checks, before anything is paid.
+
     Parameters
     ----------
     ledger : object
@@ -113,7 +116,7 @@ def pay(
     mechanisms: Sequence[Mechanism],
     privacy_unit: ProtectedUnit | PrivacyUnit | None = None,
 ) -> Mapping[str, Any] | None:
-    """Charge a ledger, if there is one, for mechanisms on disjoint groups of records.
+    """Charge a ledger, if any, for the mechanisms of disjoint groups of records.
 
     Groups of different records compose in parallel: the charge is the largest value of
     every parameter over the mechanisms (`Ledger.spend_on_disjoint_groups`). The
@@ -144,11 +147,12 @@ def pay(
     BudgetExceeded
         If the budget does not suffice.
     ParameterError
-        If the space has no name, or a guarantee cannot be converted.
+        If the manifold of a mechanism has no name for the ledger's entry, or a
+        guarantee cannot be converted.
     """
     if ledger is None:
         return None
-    # A space without a name is refused here, before anything is paid.
+    # A manifold without a name is refused here, before anything is paid.
     descriptions = [describe_mechanism(mechanism) for mechanism in mechanisms]
     charges = [
         charge_for(mechanism, ledger.account, requested) for mechanism in mechanisms
@@ -261,7 +265,8 @@ def remark_on_charge(
     Returns
     -------
     str or None
-        None if no other request with the same promise is cheaper by a tenth of μ.
+        A sentence for the user. None if the charge exceeds that of the cheapest request
+        for the same promise by less than a tenth of μ, or is not finite.
     """
     cheapest = cheapest_request(requested, ledger)
     if ledger is None or not isinstance(cheapest, GDP) or cheapest == requested:
@@ -271,7 +276,8 @@ def remark_on_charge(
         for mechanism in mechanisms
     ]
     largest = max(charges, default=0.0)
-    if not _NOTABLE_RATIO * cheapest.mu < largest or not isfinite(largest):
+    is_notable = largest > _NOTABLE_RATIO * cheapest.mu
+    if not is_notable or not isfinite(largest):
         return None
     return (
         f"the ledger will be charged GDP({largest:.4g}) for {requested}, "
@@ -285,6 +291,9 @@ def _ledger_unit(
     privacy_unit: ProtectedUnit | PrivacyUnit | None,
 ) -> PrivacyUnit | None:
     """Return the unit of privacy for a ledger's entry.
+
+    A ledger counts for one unit of privacy, such as a person, and refuses releases for
+    another unit.
 
     Parameters
     ----------
@@ -311,6 +320,8 @@ def _ledger_unit(
 
 def _public_count(mechanisms: Sequence[Mechanism], requested: Guarantee) -> int | None:
     """Return the number of records or people of all groups, or None if it is private.
+
+    The entry of a ledger states it, if it is public.
 
     Parameters
     ----------

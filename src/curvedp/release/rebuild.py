@@ -1,5 +1,4 @@
 """Rebuild the mechanism of a certificate, and read its recorded draws.
-
 `rebuild_mechanism` validates a certificate that may come from a stranger. The other
 functions return the mechanism, the final mechanism after a private search, and the
 recorded noisy draw.
@@ -169,6 +168,8 @@ def recorded_draw_of(certificate: Certificate) -> NoisyDraw:
 
 def _check_size(certificate: Certificate) -> None:
     """Refuse a manifold so large that building it would take minutes or gigabytes.
+
+    A certificate may come from a stranger, who can state any size.
 
     Parameters
     ----------

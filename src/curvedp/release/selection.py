@@ -1,5 +1,4 @@
 """Publish the best of several private releases, with one guarantee and one charge.
-
 "Try ten radii and publish the best" costs more privacy than one release does.
 `private_selection` makes a random number of runs and pays for all of them at once
 (Papernot & Steinke 2022). `curvedp.mechanisms.selection` has the mechanism.

@@ -1,5 +1,4 @@
 """Recompute what a certificate claims, from the certificate alone.
-
 Statistic and mechanism are rebuilt from their dictionaries, and validated as if a user
 had passed them. A claimed number (sensitivity, noise, μ, ε, ρ, θ, δ) must be no better
 than the recomputed one; everything else must be what the mechanism itself would have
@@ -391,6 +390,9 @@ def _check_request(certificate: Certificate, mechanism: Mechanism) -> Check:
 def _meets_request(mechanism: Mechanism, requested: Any) -> bool:
     """Return whether a mechanism's profile implies the requested guarantee.
 
+    A certificate states what the user requested; the mechanism may promise more, but
+    not less.
+
     Parameters
     ----------
     mechanism : Mechanism
@@ -616,7 +618,7 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
     Returns
     -------
     list of Check
-        For the integers, for trust and post-processing, and for the choice.
+        One for the noisy integers, and others for trust, post-processing and choice.
 
     Raises
     ------
@@ -680,7 +682,7 @@ def _has_to_list_integers(mechanism: Mechanism) -> bool:
 def _leads_to_value(
     certificate: Certificate, mechanism: Mechanism, integers: list[Any]
 ) -> bool:
-    """Return whether some of the integers alone determine a value.
+    """Return whether some of the noisy integers alone determine a value.
 
     If all but the last draw do, the last one is superfluous, and a stranger may have
     written anything there.
@@ -709,6 +711,8 @@ def _leads_to_value(
 
 def remarks_on(certificate: Certificate) -> list[str]:
     """Return sentences about the fields of a certificate that nobody can recompute.
+
+    They are printed beside the checks, because no check can confirm such fields.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
 """Check the reason that a certificate states for the choice of its mechanism.
-
 The reason consists of a code, names of mechanisms, and predicted errors. The names must
 be in the registry of mechanisms, and the errors are predicted again from public
 numbers. So nobody can put words or numbers of their own into a certificate.
@@ -137,6 +136,8 @@ def _can_lead_to(
 ) -> bool:
     """Return whether a rule that compares no errors can lead to this mechanism.
 
+    One such rule is that the caller named the mechanism.
+
     Parameters
     ----------
     rule : ChoiceRule
@@ -149,7 +150,7 @@ def _can_lead_to(
     Returns
     -------
     bool
-        True for a mechanism that was named by the caller, which anyone may be.
+        True if the rule is that the caller named the mechanism: a caller may name any.
     """
     if rule is ChoiceRule.PRIVATE_BALL:
         return isinstance(mechanism, HasFinalMechanism)

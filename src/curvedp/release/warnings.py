@@ -1,5 +1,4 @@
 """Warnings about a release: signs that its value may be useless or misleading.
-
 Every warning is computed from the released value and public parameters, so it costs no
 privacy. Certificates do not contain warnings; they are recomputed whenever a
 certificate is read. The absence of a warning proves nothing, because nobody can see

@@ -1,4 +1,6 @@
-"""The share of records for which a released classifier predicts the right class."""
+"""The share of records for which a released classifier predicts the right class. It is
+the mean of n numbers in [0, 1], so that replacing one record moves it by at most 1/n.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,7 @@
-"""A nested partition of a cube into cells, and consistent counts of their records.
+"""A nested partition of a cube into cells, and consistent counts of their records. A
+cell is halved along its longest side into a left and a right child, one after the other
+in all lists; a *leaf* is a cell without children. Each *component* (a group of records)
+has a cube of its own.
 
 A tree of cells is split only where released counts are large, so its shape is itself a
 function of released numbers. `consistent_counts` turns the noisy counts of all cells
@@ -74,6 +77,9 @@ class CellTree:
     ) -> int:
         """Add a leaf and return its index.
 
+        The tree starts with one root for each component; `split` adds two children at a
+        time.
+
         Parameters
         ----------
         component : int
@@ -100,6 +106,8 @@ class CellTree:
     def split(self, cells: list[int]) -> list[int]:
         """Halve some leaves along their longest sides.
 
+        A mechanism calls this for the leaves whose noisy counts are large.
+
         Parameters
         ----------
         cells : list of int
@@ -123,6 +131,7 @@ class CellTree:
             level = self.level[cell] + 1
             left = self._add(component, self.lower[cell], left_upper, level)
             right = self._add(component, right_lower, self.upper[cell], level)
+            # The right child is always left + 1, so that it need not be stored.
             self.left[cell] = left
             children += [left, right]
         return children
@@ -233,17 +242,18 @@ def consistent_counts(
     levels = np.array(tree.level)
     for level in range(max(tree.level)):
         parents = np.flatnonzero((levels == level) & (left >= 0))
-        first = left[parents]
-        second = first + 1
+        left_child = left[parents]
+        right_child = left_child + 1
         # The tiny number stands for 0, where both children are known exactly.
         variance_of_both = np.maximum(
-            combined_variances[first] + combined_variances[second], 1e-300
+            combined_variances[left_child] + combined_variances[right_child], 1e-300
         )
-        parent_excess = final_counts[parents] - estimates[first] - estimates[second]
-        first_excess = parent_excess * combined_variances[first] / variance_of_both
-        first_counts = estimates[first] + first_excess
-        final_counts[first] = np.clip(first_counts, 0.0, final_counts[parents])
-        final_counts[second] = final_counts[parents] - final_counts[first]
+        parent_counts = final_counts[parents]
+        parent_excess = parent_counts - estimates[left_child] - estimates[right_child]
+        left_excess = parent_excess * combined_variances[left_child] / variance_of_both
+        left_counts = estimates[left_child] + left_excess
+        final_counts[left_child] = np.clip(left_counts, 0.0, parent_counts)
+        final_counts[right_child] = parent_counts - final_counts[left_child]
     return final_counts
 
 

@@ -1,4 +1,7 @@
-"""Clipped gradients of a loss: what the private optimizers release in every step."""
+"""Clipped gradients of a loss: what the private optimizers release in every step. Each
+record's gradient is shortened to a public length C, so that replacing one of n records
+moves their mean by at most 2C/n.
+"""
 
 from dataclasses import dataclass
 from math import inf, nextafter

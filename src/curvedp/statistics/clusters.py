@@ -1,9 +1,9 @@
 """Centers of clusters with their sizes and spreads, and the map of records to vectors.
+A *chart* maps each record to a vector of length at most 1, rounded to a grid: a unit
+vector on a sphere, elsewhere a clipped logarithm at a released point.
 
-A release of clusters works with vectors of length at most 1. A `Chart` maps records to
-vectors: on a sphere from the unit vector itself, elsewhere from the logarithm at a
-released point. Each record's vector is rounded to a grid on which inner products are
-exact, so that it does not depend on how the records are divided into blocks.
+Inner products of rounded vectors are exact on this grid, so that a result does not
+depend on how the records are divided into blocks.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""The energy distance between two samples on a manifold."""
+"""The energy distance between two samples on a manifold: 0 for samples of the same law,
+on average. It compares distances between the samples with distances within them.
+"""
 
 from math import sqrt
 
@@ -69,7 +71,7 @@ def squared_energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) ->
 
 
 def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
-    """Return the mean distance between the points of one sample and those of another.
+    """Return the mean distance between points of one sample and points of another.
 
     It is computed for blocks of rows, so that at most `_BLOCK` distances are in memory.
 

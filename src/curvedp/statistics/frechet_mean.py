@@ -86,7 +86,7 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
         return self.ball
 
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound the distance from the mean of the records to that of the population.
+        """Bound the distance from the mean of the records to the population's mean.
 
         Theorem (docs/theory/inference.md, "Regions of the population"). Let b be the
         population's mean, G the mean logarithm of the records at b, and λ the least

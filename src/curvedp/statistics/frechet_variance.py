@@ -68,7 +68,7 @@ class FrechetVariance(ClippedToBall, BoundsSamplingError):
         return (PostProcessing.CLIP_TO_VARIANCE_RANGE,)
 
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound the distance of the records' variance from that of the population.
+        """Bound the distance of the records' variance from the population's variance.
 
         By McDiarmid's inequality: replacing one record moves the variance by at most
         its sensitivity c, so that it is within c·√(n·log(2/a)/2) of its expectation

@@ -1,5 +1,4 @@
 """The geodesic that fits responses to predictors: private geodesic regression.
-
 A geodesic γ over the predictors x in [0, 1] is described by its middle point p = γ(½)
 and its velocity v = γ'(½) there. With predictors centered at ½ the errors of p and v
 are nearly independent, and an error of v moves no prediction by more than half of it.
@@ -251,7 +250,7 @@ class GeodesicLine(Statistic, BoundsSamplingError):
     def pair_to_data_frame(
         self, point: np.ndarray, velocities: np.ndarray
     ) -> PointAndVelocities:
-        """Move a point and velocities from the canonical frame to that of the records.
+        """Move a point and velocities from the canonical frame to the records' frame.
 
         The frames differ by an isometry, which maps geodesics to geodesics. So the end
         points of the geodesics are moved, and the velocities are logarithms of them.
@@ -281,6 +280,9 @@ class GeodesicLine(Statistic, BoundsSamplingError):
 
 def check_ranges(x_range: Any) -> np.ndarray:
     """Return the public ranges of predictors as an array, after checking them.
+
+    Predictors are clipped to these ranges and mapped to [−½, ½] before anything is
+    computed.
 
     Parameters
     ----------

@@ -1,9 +1,12 @@
-"""Sums over records whose number is private: means are quotients of released sums.
+"""Sums over records whose number is private: means are quotients of released sums. A
+record's vector has a bounded length and contains a constant, so that the sums contain a
+count. Neighboring data sets differ by one added or removed record, which moves the sums
+by at most one such vector.
 
-Adding or removing a record moves a sum by one vector of bounded length, half of what
-replacing costs, and the number of records is one of the sums, so n is told nowhere.
-Every entry of a record's vector is rounded to a multiple of 2^-20; whole numbers add up
-exactly, in any order, and are cut at 2^53, which moves no two sums farther apart.
+That is half of what replacing a record costs. The count is one of the noisy sums, so n
+is not stated anywhere else. Every entry of a record's vector is rounded to a multiple
+of 2^-20; whole numbers add up exactly, in any order, and are cut at 2^53, which moves
+no two sums farther apart.
 """
 
 from abc import abstractmethod

@@ -1,4 +1,7 @@
-"""A released population: a law on a manifold from which synthetic records are drawn.
+"""A released population: a law on a manifold from which synthetic records are drawn. A
+*row* is a record's clipped logarithm at a released base point, maybe with a predictor.
+A *component* is the normal law of the rows of one class or cluster; *leaves* are cells
+with their shares of the rows.
 
 `SyntheticPopulation` is the statistic, in public terms. `ReleasedPopulation` is what a
 mechanism of `curvedp.mechanisms.staged.population` makes of released numbers; drawing
@@ -326,7 +329,7 @@ def as_population_data(manifold: Manifold, data: Any) -> PopulationData:
 
 
 def check_size(data: PopulationData, n: int) -> None:
-    """Raise `ParameterError` unless the data are those of n records, or of n people.
+    """Raise `ParameterError` unless there are n records, or n people.
 
     Parameters
     ----------
@@ -349,6 +352,8 @@ def check_size(data: PopulationData, n: int) -> None:
 
 def check_range(x_range: Any) -> np.ndarray | None:
     """Return the public range of a predictor as an array of two numbers, or None.
+
+    Predictors are clipped to this range before anything is computed.
 
     Parameters
     ----------
@@ -500,6 +505,9 @@ class Components(NamedTuple):
         self, positions: np.ndarray, component: np.ndarray
     ) -> np.ndarray:
         """Return the rows at positions in [0, 1]^k, the inverse of `to_unit_cube`.
+
+        Synthetic rows are drawn with it: a uniform position in the cube becomes a row
+        with the law of its component.
 
         Parameters
         ----------

@@ -1,4 +1,8 @@
-"""Public records that stand for private ones, on which errors are predicted."""
+"""Public records that stand for private ones, on which errors are predicted. A
+mechanism's error is predicted by simulated releases of them. Their *spread* is their
+root mean square distance to their Fréchet mean; their *shape* says how unevenly they
+lie about it.
+"""
 
 from functools import lru_cache
 from math import inf, sqrt
@@ -14,8 +18,6 @@ from curvedp.geometry.manifold import Manifold
 _SEED = 20230615
 # Records of a population in a given ball.
 _BALL_POPULATION_SIZE = 16
-# Shape of the Gamma variables of a population of stated spread: their skewness is 2/3.
-_GAMMA_SHAPE = 9.0
 # A population is rescaled until its spread is right to this share, in at most so many
 # rounds: curvature and edges change it a little.
 _SPREAD_TOLERANCE = 0.02
@@ -35,6 +37,41 @@ class Population(NamedTuple):
 
     records: np.ndarray
     mean: np.ndarray
+
+
+class PopulationShape(NamedTuple):
+    """How public records lie about their mean.
+
+    In an orthonormal basis coordinate k is a centered Gamma variable, with a variance
+    in proportion to 1/k^decay.
+
+    Attributes
+    ----------
+    decay : float
+        The larger it is, the fewer directions the records spread in, and the more the
+        distances to their mean differ.
+    gamma_shape : float
+        The shape a of the Gamma variables, whose skewness is 2/√a.
+    edge_width : float
+        In hyperbolic space, the largest standard deviation of the distances to the
+        mean, in radii of curvature. There is so much more space farther out that wide
+        populations lie near an edge, as embeddings of trees do.
+    """
+
+    decay: float
+    gamma_shape: float
+    edge_width: float
+
+
+# Of principal directions, variances and geodesics: variances fall as 1, 1/2, 1/3, and
+# coordinates have the skewness 2/3.
+SKEWED_SHAPE = PopulationShape(decay=1.0, gamma_shape=9.0, edge_width=inf)
+# Of means: the values at which `benchmarks/studies/predictions.py` found predictions
+# nearest to the errors on real data sets. These spread in fewer directions than 1/k
+# says (their distances differ more), and have shorter tails.
+MEAN_SHAPE = PopulationShape(decay=1.5, gamma_shape=36.0, edge_width=1.5)
+# Of means of embeddings in spheres of many dimensions, which spread in many directions.
+EMBEDDING_SHAPE = PopulationShape(decay=1.0, gamma_shape=36.0, edge_width=inf)
 
 
 def reference_populations(manifold: Manifold, ball: Ball) -> list[Population]:
@@ -108,15 +145,17 @@ def _cached_reference_populations(
 
 
 def population_of_spread(
-    manifold: Manifold, center: Any, spread: float, n: int
+    manifold: Manifold,
+    center: Any,
+    spread: float,
+    n: int,
+    shape: PopulationShape = SKEWED_SHAPE,
 ) -> Population:
     """Return public records that stand for n real ones around a mean.
 
-    Their root mean square distance to their own Fréchet mean is `spread`. In an
-    orthonormal basis at a point that is `spread` away from the center, coordinate k is
-    a Gamma variable of shape 9, centered and of variance proportional to 1/k: skewed,
-    with tails, and long in few directions, as the data sets of
-    `benchmarks/studies/predictions.py` are.
+    Their root mean square distance to their own Fréchet mean is `spread`. They lie
+    about a point that is `spread` away from the center: skewed, with tails, and long in
+    few directions, as the data sets of `benchmarks/studies/predictions.py` are.
 
     Parameters
     ----------
@@ -128,6 +167,8 @@ def population_of_spread(
         The root mean square distance of the records to their mean.
     n : int
         The number of real records. At most 1024 are made, and fewer in many dimensions.
+    shape : PopulationShape
+        How the records lie about their mean.
 
     Returns
     -------
@@ -136,12 +177,12 @@ def population_of_spread(
     """
     size = min(n, max(32, min(1024, 8192 // manifold.dim)))
     key = np.asarray(center, dtype=np.float64).tobytes()
-    return _cached_population_of_spread(manifold.name, key, float(spread), size)
+    return _cached_population_of_spread(manifold.name, key, float(spread), size, shape)
 
 
 @lru_cache(maxsize=64)
 def _cached_population_of_spread(
-    manifold_text: str, center: bytes, spread: float, size: int
+    manifold_text: str, center: bytes, spread: float, size: int, shape: PopulationShape
 ) -> Population:
     """Return a public population of stated spread; cached, for hashable arguments.
 
@@ -158,6 +199,8 @@ def _cached_population_of_spread(
         The root mean square distance of the records to their mean.
     size : int
         The number of records.
+    shape : PopulationShape
+        How the records lie about their mean.
 
     Returns
     -------
@@ -171,11 +214,14 @@ def _cached_population_of_spread(
     public_center = np.frombuffer(center).reshape(manifold.point_shape)
     middle = np.asarray(manifold.from_normal_coordinates(public_center, offset))
 
-    # Skewed coordinates whose variances fall as 1/k, with the stated spread.
-    variances = 1 / np.arange(1, manifold.dim + 1)
-    coordinates = rng.gamma(_GAMMA_SHAPE, size=(size, manifold.dim))
+    # Skewed coordinates whose variances fall, with the stated spread.
+    variances = 1 / np.arange(1, manifold.dim + 1) ** shape.decay
+    coordinates = rng.gamma(shape.gamma_shape, size=(size, manifold.dim))
     coordinates = coordinates * np.sqrt(variances)
     coordinates -= coordinates.mean(axis=0)
+    lengths = np.linalg.norm(coordinates, axis=1, keepdims=True)
+    lengths *= spread / np.sqrt(np.mean(lengths**2))
+    coordinates *= lengths ** (_power_of_lengths(manifold, lengths, shape) - 1)
     coordinates *= spread / np.sqrt(np.mean(np.sum(coordinates**2, axis=1)))
     for _ in range(_MAX_ROUNDS):
         inside = _within_cut_locus(manifold, coordinates)
@@ -187,6 +233,35 @@ def _cached_population_of_spread(
             break
         coordinates *= factor
     return Population(records, mean)
+
+
+def _power_of_lengths(
+    manifold: Manifold, lengths: np.ndarray, shape: PopulationShape
+) -> float:
+    """Return the power to which distances to the mean are raised, at most 1.
+
+    A power p multiplies their relative standard deviation by about p.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the population lives.
+    lengths : array
+        The distances of its records to their mean.
+    shape : PopulationShape
+        How the records lie about their mean.
+
+    Returns
+    -------
+    float
+        Below 1 in hyperbolic space, if the distances vary by more than
+        `shape.edge_width`; otherwise 1.
+    """
+    curvature = manifold.constant_curvature
+    if curvature is None or curvature >= 0 or manifold.dim < 2:
+        return 1.0
+    std_in_curvature_radii = float(np.std(lengths)) * sqrt(-curvature)
+    return min(1.0, shape.edge_width / std_in_curvature_radii)
 
 
 def _typical_offset(manifold: Manifold, spread: float) -> float:

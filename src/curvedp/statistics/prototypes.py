@@ -1,4 +1,7 @@
-"""Prototypes of classes with private labels: means of clipped logarithms, one a class.
+"""Prototypes of classes with private labels. A *prototype* is the mean of the
+logarithms of a class's records at the center of a ball, clipped to its radius. Sums and
+counts of all classes are released as one vector, and a mean is a noisy sum divided by
+an estimated class size.
 
 All classes are released together, as one vector of sums and counts. Replacing a record
 together with its label moves that vector no farther than replacing a record within its
@@ -264,8 +267,9 @@ def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
     Noisy sums are divided by these estimates. By empirical Bayes, the sizes are modeled
     as draws from a law with the variance τ², which is estimated as the variance of the
     counts minus the variance of the noise. Each count is moved toward their average by
-    the fraction count_std²/(τ² + count_std²) of the distance. An estimate is raised to
-    its own standard deviation if it is smaller, and to 1.
+    the fraction count_std²/(τ² + count_std²) of the distance. Let s be the standard
+    deviation of such an estimate. Estimates below s, or below 1, are replaced by the
+    larger of these two numbers, so that no sum is divided by a number near 0.
 
     Parameters
     ----------
@@ -281,10 +285,14 @@ def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
     """
     noise_variance = count_std**2
     variance_of_sizes = max(0.0, float(np.var(counts, ddof=1)) - noise_variance)
+    # The fraction of a count's distance from the average that is kept.
     weight = variance_of_sizes / (variance_of_sizes + noise_variance)
     average = float(np.mean(counts))
     estimates = average + weight * (counts - average)
-    return np.asarray(np.maximum(estimates, max(1.0, sqrt(weight) * count_std)))
+
+    std_of_estimate = sqrt(weight) * count_std
+    smallest_estimate = max(1.0, std_of_estimate)
+    return np.asarray(np.maximum(estimates, smallest_estimate))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,7 @@
-"""A linear classifier of large covariance matrices after a private reduction.
-
-Records A = x/tr x are reduced before any logarithm, to a few components that are
-themselves released; the classifier is linear in features of the reduced matrices.
-Labels are private.
+"""A linear classifier of large covariance matrices after a private reduction. A matrix
+divided by its trace is reduced to few released components. Its *features* are the
+entries of the small matrix's square root or logarithm, clipped in length. Labels are
+private.
 """
 
 from dataclasses import dataclass
@@ -210,6 +209,8 @@ class Reduction(NamedTuple):
 
     def matrices_of(self, features: np.ndarray) -> np.ndarray:
         """Return the reduced matrices that have given features: `features_of` reversed.
+
+        It shows released means of features as matrices.
 
         Parameters
         ----------

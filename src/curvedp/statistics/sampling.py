@@ -1,5 +1,4 @@
 """How far the statistic of a sample is from that of its population, with finite samples.
-
 McDiarmid's inequality (1989): a function of n independent records that moves by at most
 c where one record is replaced exceeds its expectation by more than c·√(n·log(1/a)/2)
 with probability at most a. The proofs are in docs/theory/inference.md, "Regions of the

@@ -1,9 +1,8 @@
-"""Statistics for which a private search finds the ball that holds most records.
-
-The user states only a large public outer ball. A mechanism in stages
-(`curvedp.mechanisms.staged`) finds a smaller ball privately, and then releases a
-statistic of the records clipped to it. `BallSearchStatistic.with_ball` returns that
-statistic.
+"""Statistics for which a private search finds the ball that holds most records. The
+user states only a large public *outer ball*; a mechanism in stages
+(`curvedp.mechanisms.staged`) finds a smaller ball in it.
+`BallSearchStatistic.with_ball` returns the statistic of the records clipped to that
+ball.
 """
 
 from abc import abstractmethod
@@ -29,6 +28,12 @@ from curvedp.regression.jacobi import check_symmetric
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.geodesic import GeodesicLine
+from curvedp.statistics.populations import (
+    EMBEDDING_SHAPE,
+    MEAN_SHAPE,
+    SKEWED_SHAPE,
+    PopulationShape,
+)
 
 # The radius of a ball is reduced to this fraction of the largest one in which a mean is
 # unique, or in which residuals of a geodesic do not reach the cut locus.
@@ -262,6 +267,11 @@ class BallSearchStatistic(SearchedBallStatistic):
     # noise. An (ε, δ) guarantee allows both kinds.
     laplace_cost_ratio: ClassVar[float] = inf
 
+    @property
+    def reference_shape(self) -> PopulationShape:
+        """How the public records lie on which errors are predicted."""
+        return SKEWED_SHAPE
+
     @abstractmethod
     def with_ball(self, ball: Ball) -> Statistic:
         """Return the statistic of the records that are clipped to a ball.
@@ -368,6 +378,13 @@ class SearchedMean(BallSearchStatistic):
     # Measured on storms on S² and on diffusion tensors, where both kinds of noise have
     # the same error at the ratio 1.6.
     laplace_cost_ratio: ClassVar[float] = 2.0
+
+    @property
+    def reference_shape(self) -> PopulationShape:
+        """How the public records lie on which errors are predicted."""
+        if self.manifold.dim >= CONCENTRATION_DIM and is_spherical(self.manifold):
+            return EMBEDDING_SHAPE
+        return MEAN_SHAPE
 
     def with_ball(self, ball: Ball) -> FrechetMean:
         """Return the Fréchet mean of the records clipped to a released ball.
@@ -558,7 +575,7 @@ class SearchedClassMean(SearchedMean):
         return FrechetMean(self.manifold, *ball, self.size)
 
     def split_data(self, data: ClassData) -> SearchData:
-        """Return the records of all classes for the search, and those of the class.
+        """Return the records of all classes for the search, and this class's records.
 
         Parameters
         ----------

@@ -1,4 +1,8 @@
-"""The second moment of records of bounded length, and symmetric matrices as vectors."""
+"""The second moment of records of bounded length, and symmetric matrices as vectors.
+The second moment is the mean of the matrices xxᵀ over the records x. A matrix is
+written as a vector whose Euclidean length is its Frobenius norm, so that noise and
+sensitivities may be stated for vectors.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property

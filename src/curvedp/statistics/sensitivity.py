@@ -1,6 +1,8 @@
-"""The sensitivity of the Fréchet mean: how far one replaced record can move it.
+"""The sensitivity of the Fréchet mean: how far one replaced record can move it. All n
+records lie in a public ball of radius r, where curvature is at most κ. Lengths are in
+units of the curvature: s = r√κ is the ball's radius, and a is the distance of a point
+from its center.
 
-All n records lie in a public ball of radius r on a manifold with curvature at most κ.
 Every function here takes only these public numbers, never the data. The theorems and
 their proofs are in docs/theory/sensitivity.md, whose symbols are used below:
 

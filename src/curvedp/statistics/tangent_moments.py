@@ -1,4 +1,7 @@
-"""The mean and the second moment of logarithms, released as one vector.
+"""The mean and the second moment of records' logarithms at a public point, released as
+one vector. The *covariance* is the second moment minus the outer product of the mean;
+its eigenvectors are the principal directions. *Noise* is a symmetric Gaussian matrix
+that is added to it.
 
 Records in a ball about c are the tangent vectors log_c xᵢ. Their mean leads to a
 private mean of the records, and their second moment to a private covariance, hence to
@@ -138,7 +141,7 @@ class TangentMoments(ClippedToBall, BoundsSamplingError):
         return FrechetMean(self.manifold, self.center, self.radius, self.n)
 
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound the distance of this vector from that of the population.
+        """Bound the distance of this vector from the population's vector.
 
         A record's vector has length at most √(1 + a²), so that the expected distance
         is at most √((1 + a²)/n), and a record moves the mean by at most the diameter of
@@ -666,7 +669,7 @@ class Spectrum(NamedTuple):
 
 
 def count_above_noise(
-    drawn: np.ndarray,
+    noisy_eigenvalues: np.ndarray,
     noise: float,
     failure_probability: float,
     further_error: float = 0.0,
@@ -686,7 +689,7 @@ def count_above_noise(
 
     Parameters
     ----------
-    drawn : array, shape (d,)
+    noisy_eigenvalues : array, shape (d,)
         The eigenvalues of the noisy covariance, from large to small.
     noise : float
         σ, the standard deviation of the noise in a diagonal entry.
@@ -706,10 +709,12 @@ def count_above_noise(
     >>> count_above_noise(np.array([4.0, 0.2, -0.1]), 0.1, 0.05)
     1
     """
-    dim = len(drawn)
-    for count in range(dim):
+    dim = len(noisy_eigenvalues)
+    for count, eigenvalue in enumerate(noisy_eigenvalues):
+        # If only `count` variances are above 0, noise is alone in dim − count dimensions.
         noise_bound = largest_noise_eigenvalue(dim - count, noise, failure_probability)
-        if not drawn[count] > further_error + noise_bound:
+        is_above_noise = eigenvalue > further_error + noise_bound
+        if not is_above_noise:
             return count
     return dim
 
@@ -747,24 +752,28 @@ def separate_from_noise(
     [3.997, 0.051, 0.051]
     """
     dim = len(covariance)
-    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
-    drawn = eigenvalues[::-1]
+    # `eigh` sorts from small to large; here the largest eigenvalue comes first.
+    ascending_eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    eigenvalues = ascending_eigenvalues[::-1]
     directions = np.ascontiguousarray(eigenvectors[:, ::-1].T)
 
-    count = n_above_noise
+    # Subtract the bias from each eigenvalue that is above the noise.
     variances = np.zeros(dim)
-    for k in range(count):
-        differences = drawn[k] - np.delete(drawn, k)
+    for k in range(n_above_noise):
+        differences = eigenvalues[k] - np.delete(eigenvalues, k)
         # Two eigenvalues closer than the noise would give a huge term: it is left out.
         differences = np.where(np.abs(differences) < noise, inf, differences)
         bias = noise**2 / 2 * np.sum(1 / differences)
-        variances[k] = max(drawn[k] - bias, 0.0)
-    variances[:count] = np.sort(variances[:count])[::-1]
-    if count < dim:
-        mean_of_others = (drawn.sum() - variances.sum()) / (dim - count)
-        smallest = variances[count - 1] if count else inf
-        variances[count:] = min(max(mean_of_others, 0.0), smallest)
-    return Spectrum(variances, directions, count)
+        variances[k] = max(eigenvalues[k] - bias, 0.0)
+    variances[:n_above_noise] = np.sort(variances[:n_above_noise])[::-1]
+
+    # Divide the rest of the trace evenly among the other directions.
+    n_others = dim - n_above_noise
+    if n_others > 0:
+        mean_of_others = (eigenvalues.sum() - variances.sum()) / n_others
+        smallest = variances[n_above_noise - 1] if n_above_noise else inf
+        variances[n_above_noise:] = min(max(mean_of_others, 0.0), smallest)
+    return Spectrum(variances, directions, n_above_noise)
 
 
 def largest_noise_eigenvalue(

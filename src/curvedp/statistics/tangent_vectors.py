@@ -1,5 +1,4 @@
 """Records as tangent vectors at a public center, clipped to a public length.
-
 Both steps treat every record on its own and never fail on what is in a record: a vector
 that is not finite becomes zero.
 """
@@ -49,6 +48,9 @@ def logs_at(manifold: Manifold, center: np.ndarray, points: np.ndarray) -> np.nd
 
 def clip_rows_to(vectors: np.ndarray, radius: float) -> np.ndarray:
     """Shorten every row that is longer than a radius to that length.
+
+    It bounds how far one replaced record can move a sum of rows. A row that is not
+    finite becomes 0.
 
     Parameters
     ----------
