@@ -1,8 +1,11 @@
-"""The interface between a noise law and the mathematics of one kind of manifold.
+"""The interface between a noise law and the mathematics of one kind of manifold. A law
+is a distribution of points about a center, the footpoint, with a scale σ. A backend
+draws points, normalizes the density, and knows the distribution of the distance d from
+the center.
 
 `RiemannianGaussian` and `RiemannianLaplace` choose a `LawBackend` for their manifold:
 `isotropic.law` for two-point homogeneous spaces, `spd` for positive definite matrices,
-`product` for products. The backend draws, integrates and normalizes.
+`product` for products.
 """
 
 from abc import ABC, abstractmethod
@@ -102,7 +105,7 @@ class LawBackend(ABC):
         sensitivity : float
             How far the footpoint can move between neighboring data sets.
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------

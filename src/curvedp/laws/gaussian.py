@@ -1,7 +1,9 @@
-"""The Riemannian Gaussian law, the noise of the intrinsic Gaussian mechanism.
+"""The Riemannian Gaussian law, the noise of the intrinsic Gaussian mechanism. Its
+density is ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume, where d is the
+distance, p the center (the footpoint) and σ the scale. A backend draws from it, and a
+privacy profile says how private it is.
 
-Its density is ∝ exp(−d(x, p)²/2σ²) with respect to the Riemannian volume, p the
-footpoint. This module chooses the sampler and the privacy profile for each manifold.
+This module chooses both for each manifold.
 """
 
 import math
@@ -53,9 +55,9 @@ class RiemannianGaussian(IsotropicLaw):
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        The manifold of the points.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Raises
     ------
@@ -92,9 +94,9 @@ class RiemannianGaussian(IsotropicLaw):
         Torus(2), products of at most two spaces of constant curvature,
         SPDAffineInvariant(2), which is ℝ × H², and HPDAffineInvariant(2), which is ℝ ×
         H³. On other Grassmann manifolds and tori, and on products of these, spheres,
-        projective and flat spaces, it is the upper bound of Theorem P6, that of flat
-        space. On larger matrices and on products with them it is the upper bound
-        `ricci_bound`, which is proved for small scales.
+        projective and flat spaces, it is an upper bound: the profile of flat space
+        (docs/theory/exact-profiles.md, Theorem P6). On larger matrices and on products
+        with them it is the upper bound `ricci_bound`, which is proved for small scales.
 
         Parameters
         ----------
@@ -111,6 +113,7 @@ class RiemannianGaussian(IsotropicLaw):
         ParameterError
             If no profile is known: the message names the largest scale that has one.
         """
+        # Return an exact profile where one is known.
         backend = self._backend
         if isinstance(backend, TwoPointHomogeneousLaw):
             return backend.profile(sensitivity)
@@ -119,10 +122,9 @@ class RiemannianGaussian(IsotropicLaw):
         factors = constant_curvature_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
-        if _is_covered_by_theorem_p6(backend):
-            return PositiveCurvatureProfile.from_gaussian(
-                self.manifold.dim, self.scale, sensitivity
-            )
+        flat_bound = self.flat_bound(sensitivity)
+        if flat_bound is not None:
+            return flat_bound
         bound = self.ricci_bound(sensitivity)
         if bound is not None:
             return bound
@@ -142,6 +144,8 @@ class RiemannianGaussian(IsotropicLaw):
                 f"no exact profile is known on {self.manifold!r}; "
                 "use the mechanism tangent-gaussian"
             )
+
+        # There is a bound, but for smaller scales only.
         ricci = -ricci_lower_bound(self.manifold)
         largest_scale = math.sqrt(_LARGEST_RICCI_TERM / ricci)
         return (
@@ -150,10 +154,33 @@ class RiemannianGaussian(IsotropicLaw):
             "scale, or the mechanism tangent-gaussian"
         )
 
+    def flat_bound(self, sensitivity: float) -> PositiveCurvatureProfile | None:
+        """Return the profile of flat space, if it is an upper bound of the profile.
+
+        It is one on compact symmetric spaces with a convex injectivity domain, and on
+        their products with one another and with flat space
+        (docs/theory/exact-profiles.md, Theorem P6).
+
+        Parameters
+        ----------
+        sensitivity : float
+            How far the footpoint can move between neighboring data sets.
+
+        Returns
+        -------
+        PositiveCurvatureProfile or None
+            None on a space that the theorem is not about.
+        """
+        if not _is_covered_by_theorem_p6(self._backend):
+            return None
+        return PositiveCurvatureProfile.from_gaussian(
+            self.manifold.dim, self.scale, sensitivity
+        )
+
     def ricci_bound(
         self, sensitivity: float, within: float = _LARGEST_RICCI_TERM
     ) -> HadamardProfile | None:
-        """Return an upper bound of the profile in closed form, from the Ricci curvature.
+        """Return an upper bound of the profile, from the Ricci curvature.
 
         It holds where no curvature is positive (docs/theory/exact-profiles.md).
 
@@ -183,9 +210,9 @@ def _is_covered_by_theorem_p6(backend: LawBackend) -> bool:
     """Return whether Theorem P6 bounds the privacy profile of a Gaussian law.
 
     It is about compact symmetric spaces with a convex injectivity domain, flat spaces,
-    and their products (docs/theory/exact-profiles.md). Of the spaces with an exact
+    and their products (docs/theory/exact-profiles.md). Among the spaces with an exact
     sampler these are the Grassmann manifolds, the two-point homogeneous spaces whose
-    curvature is not negative, tori, and products of such.
+    curvature is not negative, tori, and the products of these.
 
     Parameters
     ----------
@@ -208,7 +235,7 @@ def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     manifold : Manifold
         The space on which the noise lives.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Returns
     -------

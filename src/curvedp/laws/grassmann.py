@@ -1,9 +1,11 @@
-"""The Riemannian Gaussian on Grassmann(m, r) of rank p = min(r, m − r) ≥ 2.
+"""Gaussian noise on the subspaces of ℝ^m, Grassmann(m, r), of rank p = min(r, m − r) ≥
+2. Two subspaces differ by p principal angles θ; q = m − p. The density is ∝
+exp(−|θ|²/2σ²), with θ the angles to the center of the noise, and draws are made by
+rejection under an envelope.
 
-The density is ∝ exp(−|θ|²/2σ²), where θ are the principal angles to the footpoint. In a
-tangent space it is a normal density times the volume of the exponential map, which is
-at most 1; tangent normals are accepted by that volume, under the tangent of the concave
-function u ↦ log(sin √u/√u). The normalizer is a Pfaffian (docs/theory/laws.md,
+In a tangent space it is a normal density times the volume of the exponential map, which
+is at most 1. Tangent normals are accepted by that volume, under the tangent of the
+concave function u ↦ log(sin √u/√u). The normalizer is a Pfaffian (docs/theory/laws.md,
 Subspaces). `curvedp.laws.exact.grassmann` draws without rounding, for releases.
 """
 
@@ -26,6 +28,8 @@ _SMALLEST_ACCEPTANCE = 1e-5
 
 # A log-ratio target/envelope above 0 by less than this is round-off.
 _ROUNDING = 1e-9
+# The tangent of an envelope touches at a point of (0, π) that is this far from its ends.
+_TOUCH_MARGIN = 1e-3
 
 # The largest principal angle between two subspaces.
 LARGEST_ANGLE = math.pi / 2
@@ -109,7 +113,7 @@ class GrassmannGaussian(LawBackend):
         return np.array(values).reshape(radius.shape)
 
     def moment(self, order: int) -> float:
-        """Return E[d^k] by quadrature over the two principal angles, d = |θ| the distance.
+        """Return the moment E[d^k] of the distance d to the footpoint, by quadrature.
 
         Parameters
         ----------
@@ -156,11 +160,12 @@ class GrassmannGaussian(LawBackend):
         """
         m, r = self.manifold.point_shape
         dim = self.manifold.dim
-        envelope = _envelope(self.p, self.q, self.scale)
+        envelope = _best_envelope(self.p, self.q, self.scale)
         z = np.empty((count, dim))
         n_done = 0
         while n_done < count:
-            # About as many proposals as the missing draws are expected to take.
+            # About as many proposals as the missing draws are expected to take: normal
+            # tangent vectors, with their principal angles.
             missing = count - n_done
             n_trials = int(missing / math.exp(envelope.log_acceptance)) + 16
             trial = rng.normal(0.0, envelope.deviation, (n_trials, dim))
@@ -168,7 +173,9 @@ class GrassmannGaussian(LawBackend):
             angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(
                 np.float64
             )
-            is_inside = angles[:, 0] < LARGEST_ANGLE  # angles are in decreasing order
+
+            # Leave out those beyond the cut locus; the angles are in decreasing order.
+            is_inside = angles[:, 0] < LARGEST_ANGLE
             trial = trial[is_inside]
 
             log_ratio = self._log_ratio(angles[is_inside], envelope)
@@ -194,6 +201,8 @@ class GrassmannGaussian(LawBackend):
         The envelope puts e^{a + b·x²} for each of the p(q − 1) factors sinc x. The
         squares x² add up to (p + q − 2)·|θ|².
 
+        It must not be positive up to round-off, which `draw` checks at every proposal.
+
         Parameters
         ----------
         angles : array of shape (n, p)
@@ -206,11 +215,14 @@ class GrassmannGaussian(LawBackend):
         array of shape (n,)
             Numbers ≤ 0, up to round-off.
         """
+        # The volume: one column for each pair i < j of angles, or for each angle.
         i, j = np.triu_indices(self.p, 1)
         difference = angles[:, i] - angles[:, j]
         total = angles[:, i] + angles[:, j]
         log_ratio = np.sum(_log_sinc(difference) + _log_sinc(total), axis=1)
         log_ratio += (self.q - self.p) * np.sum(_log_sinc(angles), axis=1)
+
+        # The envelope.
         squares = np.sum(angles * angles, axis=1)
         log_ratio -= (
             self.p * (self.q - 1) * envelope.intercept
@@ -250,17 +262,20 @@ class GrassmannGaussian(LawBackend):
                 f"the law of the distance on {self.manifold!r} is known for rank 2 only"
             )
         r = max(min(r, _practical_radius(2, self.q, self.scale)), 0.0)
-        # θ₂ ends at θ₁ up to this θ₁, and beyond at the circle |θ| = r. Each part gets a
-        # rule of its own, because the integrand's domain has a corner between them.
+        # θ₂ ends at θ₁ up to this θ₁, and beyond at the circle |θ| = r. Each of the two
+        # ranges of θ₁ gets a quadrature rule, because the domain has a corner between.
         bend = min(r / math.sqrt(2), LARGEST_ANGLE)
         # About ∏ sin θ where the integrand is largest: dividing by it avoids underflow.
         unit = min(1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e))
         total = 0.0
         for low, high in ((0.0, bend), (bend, min(r, LARGEST_ANGLE))):
+            # Rows are the nodes θ₁, columns the nodes θ₂.
             first = (low + (high - low) * (_NODES + 1) / 2)[:, None]
             on_circle = np.sqrt(np.maximum(r * r - first * first, 0.0))
             end = np.minimum(first, on_circle)
             second = end * (_NODES + 1) / 2
+
+            # The integrand, in units of `unit`, and the sum over both rules.
             square = first**2 + second**2
             value = np.exp(-square / (2 * self.scale**2)) * square ** (order / 2)
             value *= np.sin(first - second) * np.sin(first + second) / unit
@@ -316,7 +331,7 @@ class _Envelope(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _envelope(p: int, q: int, sigma: float) -> _Envelope:
+def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
     """Return the envelope whose proposals are accepted most often.
 
     The tangent of the concave function u ↦ log(sin √u/√u) at any u = x² gives a valid
@@ -339,20 +354,27 @@ def _envelope(p: int, q: int, sigma: float) -> _Envelope:
     ParameterError
         If even the best envelope accepts too few proposals.
     """
+    # The tangent that makes the mass of the envelope smallest.
     best_touch_point = scipy.optimize.minimize_scalar(
         lambda x: _log_envelope_mass(x, p, q, sigma),
-        bounds=(1e-3, math.pi - 1e-3),
+        bounds=(_TOUCH_MARGIN, math.pi - _TOUCH_MARGIN),
         method="bounded",
     ).x
+
+    # The acceptance: the mass of the target over that of the envelope.
     log_flat_mass = p * q / 2 * math.log(2 * math.pi)
     log_envelope_mass = _log_envelope_mass(best_touch_point, p, q, sigma)
     log_acceptance = _log_mass(p, q, sigma) - log_envelope_mass - log_flat_mass
+
+    # Refuse an envelope that accepts too few proposals.
     if log_acceptance < math.log(_SMALLEST_ACCEPTANCE):
         raise ParameterError(
-            f": the envelope accepts {math.exp(log_acceptance):.1e}; use a smaller scale",
+            f": the envelope accepts {math.exp(log_acceptance):.1e}; "
+            "use a smaller scale",
             parameter="scale",
             value=sigma,
         )
+
     intercept, slope = _log_sinc_tangent(best_touch_point)
     deviation = _proposal_deviation(slope, p, q, sigma)
     return _Envelope(intercept, slope, deviation, log_acceptance)
@@ -364,7 +386,7 @@ def _log_sinc_tangent(x: float) -> tuple[float, float]:
     Parameters
     ----------
     x : float
-        Where the tangent touches, between 0 and π.
+        The point at which the tangent touches, between 0 and π.
 
     Returns
     -------
@@ -394,7 +416,7 @@ def _proposal_deviation(slope: float, p: int, q: int, sigma: float) -> float:
     Returns
     -------
     float
-        s, at most σ.
+        The standard deviation s, at most σ.
     """
     return 1 / math.sqrt(1 / sigma**2 - 2 * slope * (p + q - 2))
 
@@ -408,7 +430,7 @@ def _log_envelope_mass(x: float, p: int, q: int, sigma: float) -> float:
     Parameters
     ----------
     x : float
-        Where the tangent touches, between 0 and π.
+        The point at which the tangent touches, between 0 and π.
     p, q : int
         The dimensions of a subspace and of its complement, p ≤ q.
     sigma : float
@@ -424,8 +446,8 @@ def _log_envelope_mass(x: float, p: int, q: int, sigma: float) -> float:
     return p * q * math.log(deviation) + p * (q - 1) * intercept
 
 
-def untilted_acceptance(p: int, q: int, sigma: float) -> float:
-    """Return the probability that a tangent normal of scale σ is accepted by its volume.
+def acceptance_without_envelope(p: int, q: int, sigma: float) -> float:
+    """Return the probability that a normal tangent vector is accepted by its volume.
 
     Exact draws for releases (`curvedp.laws.exact.grassmann`) use no tangent envelope;
     this says how many proposals they need.
@@ -459,6 +481,8 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
     where f_0, …, f_{p−1} are polynomials in x times exp(−θ²/2σ²)·sin^{q−p}(θ). For odd
     p a row and a column with the integrals ∫f_j are added.
 
+    tests/laws/test_grassmann.py compares it with cubature over the angles.
+
     Parameters
     ----------
     p, q : int
@@ -485,6 +509,7 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
     frame, triangle = np.linalg.qr(root * powers)
     values = frame / root * density[:, None]  # f_j at the nodes
 
+    # The matrix A of the docstring, with a border of ∫f_j for odd p.
     integrals_below = end / 2 * _cumulative_matrix() @ values  # ∫_{s<t} f_j(s) ds
     pairs = integrals_below.T @ (weight[:, None] * values)
     matrix = pairs - pairs.T
@@ -494,6 +519,7 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
         matrix = np.block([[matrix, border[:, None]], [-border[None], corner]])
     log_pfaffian = np.linalg.slogdet(matrix)[1] / 2
 
+    # Undo the changes of units: of the polynomials, of the sines, and of the volume.
     log_ordered = log_pfaffian + float(np.sum(np.log(np.abs(np.diag(triangle)))))
     log_units = (p * (q - p) + p * (p - 1)) * math.log(math.sin(end))
     log_flat_mass = p * q / 2 * math.log(2 * math.pi)
@@ -527,7 +553,7 @@ def _log_selberg(p: int, q: int) -> float:
 
 @lru_cache(maxsize=1)
 def _cumulative_matrix() -> Floats:
-    """Return the matrix that takes values at the nodes to integrals from −1 to the nodes.
+    """Return the matrix that maps values at the nodes to integrals up to the nodes.
 
     A function is replaced by its Legendre series Σ c_k P_k, which is integrated term by
     term: ∫_{−1}^x P_k = (P_{k+1}(x) − P_{k−1}(x))/(2k + 1) for k ≥ 1, and x + 1 for
@@ -538,11 +564,13 @@ def _cumulative_matrix() -> Floats:
     array of shape (n, n)
         The matrix, for the n nodes of the Gauss–Legendre rule on [−1, 1].
     """
+    # The integral of P_k from −1 to each node: rows are nodes, columns are k.
     legendre = np.polynomial.legendre.legvander(_NODES, _ORDER)
     integrals = np.empty((_ORDER, _ORDER))
     integrals[:, 0] = _NODES + 1
     degree = np.arange(1, _ORDER)
     integrals[:, 1:] = (legendre[:, 2:] - legendre[:, :-2]) / (2 * degree + 1)
+
     # The coefficient c_k of f is (2k + 1)/2·∫ f·P_k, computed by the rule itself.
     inverse_norms = (2 * np.arange(_ORDER) + 1) / 2
     coefficients = inverse_norms * legendre[:, :-1] * _WEIGHTS[:, None]

@@ -1,7 +1,9 @@
-"""The Riemannian Laplace law, the noise of the intrinsic Laplace mechanism.
+"""The Riemannian Laplace law, the noise of the intrinsic Laplace mechanism. Its density
+is ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume, where d is the distance, p
+the center (the footpoint) and σ the scale. A backend draws from it, and a privacy
+profile says how private it is.
 
-Its density is ∝ exp(−d(x, p)/σ) with respect to the Riemannian volume, p the footpoint.
-This module chooses the sampler and the privacy profile for each manifold.
+This module chooses both for each manifold.
 """
 
 from dataclasses import dataclass
@@ -44,9 +46,9 @@ class RiemannianLaplace(IsotropicLaw):
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        The manifold of the points.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Raises
     ------
@@ -82,11 +84,11 @@ class RiemannianLaplace(IsotropicLaw):
     def profile(self, sensitivity: float) -> PrivacyProfile:
         """Return the privacy profile of one draw.
 
-        On SPD and HPD matrices of size two and more it is that of pure Δ/σ, by the
-        triangle inequality and a normalizer that is the same at every footpoint
+        On SPD and HPD matrices of size two and more it is the profile of pure Δ/σ-DP,
+        by the triangle inequality and a normalizer that is the same at every footpoint
         (Reimherr et al. 2021, Theorem 1). Elsewhere it is exact.
 
-        σ is the scale, and pure Δ/σ means (Δ/σ, 0)-differential privacy.
+        σ is the scale, and pure Δ/σ-DP means (Δ/σ, 0)-differential privacy.
 
         Parameters
         ----------
@@ -119,7 +121,7 @@ def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
     manifold : Manifold
         The space on which the noise lives.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Returns
     -------
@@ -133,6 +135,7 @@ def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
     ParameterError
         If no exact sampler is known on the manifold.
     """
+    # Refuse a scale at which the density has infinite mass.
     law = two_point_homogeneous_law("laplace", manifold, scale)
     growth_rate = 0.0
     if law is not None:
@@ -148,6 +151,7 @@ def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
 
     if law is not None:
         return law
+
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return SPDLaplace(m, beta, _validate.length("scale", scale))

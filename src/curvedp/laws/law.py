@@ -1,4 +1,7 @@
-"""What a noise law is: a frozen pair (manifold, scale) that can be sampled and evaluated.
+"""Noise laws: distributions of points on a manifold about a center, the footpoint, with
+a scale. A law draws points (`sample`), evaluates its density (`log_prob`), and knows
+the distribution of the distance from the center (`radial_cdf`). The functions here
+check the arguments of these methods.
 
 `sample` and `radial_cdf` share no code, so that one goodness-of-fit test serves every
 law. Sampling here is for simulation and optimization, in float64 from a NumPy
@@ -34,7 +37,7 @@ class Law(ABC):
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        The manifold of the points.
     scale : float
         The scale parameter, positive and finite.
     """
@@ -284,7 +287,7 @@ def check_rng(rng: Any) -> np.random.Generator:
     Parameters
     ----------
     rng : object
-        What was passed as a generator.
+        The argument that was passed as a generator of random numbers.
 
     Returns
     -------
@@ -389,11 +392,13 @@ def check_center_and_size(
     shape : tuple of int
         The shape of the draws, without the axes of a point.
     """
+    # Split the axes of the centers from those of one point.
     points = check_points("center", center, point_shape)
     center_shape = points.shape[: points.ndim - len(point_shape)]
     if size is None:
         return points, center_shape
 
+    # The axes of the centers must broadcast to the requested shape.
     sizes = size if isinstance(size, tuple | list) else (size,)
     shape = tuple(_check_axis_length(n) for n in sizes)
     try:
@@ -464,6 +469,7 @@ def sample_blocks(
         centers = np.broadcast_to(points, shape + point_shape)
         centers = centers.reshape((n_draws, *point_shape))
 
+    # Yield blocks of consecutive draws.
     block_length = max(1, _BLOCK_ENTRIES // max(dim, 1))
     for start in range(0, n_draws, block_length):
         rows = slice(start, min(start + block_length, n_draws))

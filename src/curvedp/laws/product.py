@@ -1,7 +1,6 @@
-"""The Riemannian Gaussian on a product manifold, and on a torus.
-
-Squared distances add up over the factors, so the Gaussian of a product consists of
-independent Gaussians of the same scale on its factors.
+"""Gaussian noise on a product of manifolds, and on a torus. Squared distances add up
+over the factors. So the noise consists of independent Gaussians of the same scale on
+the factors.
 """
 
 import math
@@ -22,13 +21,13 @@ from curvedp.laws.radial_integrals import (
 )
 
 # Knots of the splines through the distribution functions of the factors.
-_SPLINE_KNOTS = 4097
+_N_SPLINE_KNOTS = 4097
 
 # Radii at which the distribution function of the product is integrated.
-_GRID = 2049
+_N_RADII = 2049
 
 # Panels and Gauss–Legendre rule (on [-1, 1]) of each of these integrals.
-_PANELS = 24
+_N_ANGLE_PANELS = 24
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -52,7 +51,7 @@ class ProductGaussian(LawBackend):
 
     @property
     def log_normalizer(self) -> float:
-        """The log-normalizer: the sum of those of the factors, which are independent."""
+        """The log-normalizer: the sum over the factors, which are independent."""
         return sum(factor.log_normalizer for factor in self.factors)
 
     def radial_cdf(self, r: ArrayLike) -> Floats:
@@ -74,7 +73,9 @@ class ProductGaussian(LawBackend):
         return _convolved_cdf(self)(r)
 
     def moment(self, order: int) -> float:
-        """Return E[d^order]; squared distances add up, other powers need a quadrature.
+        """Return E[d^order], a moment of the distance d of a draw from the footpoint.
+
+        Squared distances on the factors add up. Other powers need a quadrature.
 
         Parameters
         ----------
@@ -91,7 +92,7 @@ class ProductGaussian(LawBackend):
         return radial_moment(self.radial_cdf, order, self.scale)
 
     def check_representable(self) -> None:
-        """Raise `ParameterError` if the coordinates of a factor cannot hold its draws."""
+        """Raise `ParameterError` if floats cannot hold the draws on some factor."""
         for factor in self.factors:
             factor.check_representable()
 
@@ -103,7 +104,7 @@ class ProductGaussian(LawBackend):
         rng : numpy.random.Generator
             The only source of randomness.
         center : array
-            One footpoint, or one for each draw.
+            One footpoint (the center of the noise), or one for each draw.
         count : int
             The number of draws.
 
@@ -113,11 +114,11 @@ class ProductGaussian(LawBackend):
             The draws.
         """
         centers = split_into_factors(self.manifold, center)
-        parts = [
+        factor_draws = [
             factor.draw(rng, factor_center, count)
             for factor, factor_center in zip(self.factors, centers, strict=True)
         ]
-        return np.asarray(join_factors(self.manifold, parts))
+        return np.asarray(join_factors(self.manifold, factor_draws))
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class TorusGaussian(ProductGaussian):
         rng : numpy.random.Generator
             The only source of randomness.
         center : array
-            One footpoint, or one for each draw.
+            One footpoint (the center of the noise), or one for each draw.
         count : int
             The number of draws.
 
@@ -167,11 +168,11 @@ def _convolved_cdf(law: ProductGaussian) -> RadialCDF:
     """
     cdf: RadialCDF = law.factors[0].radial_cdf
     for factor in law.factors[1:]:
-        cdf = _hypotenuse_cdf(cdf, factor.radial_cdf, law.scale)
+        cdf = _cdf_of_hypotenuse(cdf, factor.radial_cdf, law.scale)
     return cdf
 
 
-def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialCDF:
+def _cdf_of_hypotenuse(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialCDF:
     """Return the distribution function of √(a² + b²) for independent a and b.
 
     With F_a, F_b the distribution functions, f_a the density of a, and b₁ the end of
@@ -182,12 +183,14 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
     With a = r·sin θ the integrand is smooth up to a = r. F is integrated on a grid of
     radii and interpolated monotonically.
 
+    tests/laws/test_product.py compares the function with closed forms.
+
     Parameters
     ----------
     cdf_a, cdf_b : callable
         F_a and F_b.
     scale : float
-        Any length of the order of a and b.
+        Any length that is about as large as a and b.
 
     Returns
     -------
@@ -197,25 +200,35 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
     # Imported here because SciPy's splines load slowly and only products need them.
     from scipy.interpolate import CubicSpline, PchipInterpolator
 
+    # Splines through the distribution functions F_a and F_b, and the density f_a.
     support_a = radial_support(cdf_a, scale)
     support_b = radial_support(cdf_b, scale)
-    knots_a = np.linspace(support_a.low, support_a.high, _SPLINE_KNOTS)
-    knots_b = np.linspace(support_b.low, support_b.high, _SPLINE_KNOTS)
+    knots_a = np.linspace(support_a.low, support_a.high, _N_SPLINE_KNOTS)
+    knots_b = np.linspace(support_b.low, support_b.high, _N_SPLINE_KNOTS)
     spline_a = CubicSpline(knots_a, cdf_a(knots_a))
     spline_b = CubicSpline(knots_b, cdf_b(knots_b))
     density_a = spline_a.derivative()
 
-    lowest = math.hypot(support_a.low, support_b.low)
-    highest = math.hypot(support_a.high, support_b.high)
-    radii = np.linspace(lowest, highest, _GRID)
-    values = np.zeros(_GRID)
-    for i, radius in list(enumerate(radii.tolist()))[1:]:
-        # Panels of the angle θ with a = radius·sin θ, and the nodes in each of them.
-        domain = _integration_domain(radius, support_a, support_b)
+    def integral_over_angle(radius: float, domain: Support) -> float:
+        """Return ∫ F_b(√(r² − a²))·f_a(a) da over a domain of a = r·sin θ.
+
+        Parameters
+        ----------
+        radius : float
+            The length r of the hypotenuse.
+        domain : Support
+            The interval of a.
+
+        Returns
+        -------
+        float
+            The integral, by a rule on panels of the angle θ.
+        """
+        # Rows are panels of θ and columns are nodes.
         edges = np.linspace(
             math.asin(min(domain.low / radius, 1.0)),
             math.asin(min(domain.high / radius, 1.0)),
-            _PANELS + 1,
+            _N_ANGLE_PANELS + 1,
         )
         half_widths = np.diff(edges)[:, None] / 2
         theta = edges[:-1, None] + half_widths * (1.0 + _NODES)
@@ -224,12 +237,21 @@ def _hypotenuse_cdf(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> RadialC
 
         # F_b(b)·f_a(a) da, with da = b dθ.
         probability_b = spline_b(np.clip(b, support_b.low, support_b.high))
-        integrand = (
-            probability_b * density_a(np.clip(a, support_a.low, support_a.high)) * b
-        )
-        integral = float(np.sum(integrand * half_widths * _WEIGHTS))
+        density_at_a = density_a(np.clip(a, support_a.low, support_a.high))
+        integrand = probability_b * density_at_a * b
+        return float(np.sum(integrand * half_widths * _WEIGHTS))
+
+    # F at each radius of a grid.
+    lowest = math.hypot(support_a.low, support_b.low)
+    highest = math.hypot(support_a.high, support_b.high)
+    radii = np.linspace(lowest, highest, _N_RADII)
+    values = np.zeros(_N_RADII)
+    for i, radius in list(enumerate(radii.tolist()))[1:]:
+        domain = _integration_domain(radius, support_a, support_b)
+        integral = integral_over_angle(radius, domain)
         values[i] = float(spline_a(domain.low)) + integral
 
+    # Rounding may make F fall a little; a distribution function must not.
     monotone_values = np.clip(np.maximum.accumulate(values), 0.0, 1.0)
     curve = PchipInterpolator(radii, monotone_values)
 
@@ -251,7 +273,7 @@ def _integration_domain(
     radius : float
         The length r of the hypotenuse.
     support_a, support_b : Support
-        Where a and b lie.
+        The intervals in which a and b lie.
 
     Returns
     -------

@@ -1,4 +1,7 @@
-"""Moments and supports of a distance, computed from its distribution function alone.
+"""Moments and the support of a distance, computed from its distribution function F
+alone. F(r) is the probability that a noisy point is at most r from the center of the
+noise. The support is the interval of distances outside of which hardly any probability
+lies.
 
 Laws whose distance has no tabulated density (matrices, products) use these.
 """

@@ -1,8 +1,10 @@
-"""Which array library a call works with, and how its arguments become arrays of it.
+"""Which array library a call works with, and how its arguments become arrays of it. A
+kernel is a function of arrays, such as the exponential map of a manifold. Kernels run
+on every library of the Python Array API standard: NumPy, JAX, PyTorch, CuPy,
+array_api_strict.
 
-Kernels of the library run on every library of the Python Array API standard: NumPy,
-JAX, PyTorch, CuPy, array_api_strict. `namespace` returns the functions of the library
-that the arguments belong to; read `autodiff` next for derivatives and compilation.
+`namespace` returns the functions of the library that the arguments belong to; read
+`autodiff` next for derivatives and compilation.
 """
 
 from collections.abc import Callable
@@ -156,7 +158,7 @@ def _as_floats(array: Any) -> Any:
     Parameters
     ----------
     array : object
-        An array, or what can be made one.
+        An array, or a value from which one can be made, such as a list.
 
     Returns
     -------
@@ -167,7 +169,9 @@ def _as_floats(array: Any) -> Any:
         return array
     converted = array if is_array_api_obj(array) else np.asarray(array)
     type_code = _type_code(converted)
-    if type_code[0] in "biuO" or type_code in _UNSUPPORTED_FLOATS:
+    # The codes of booleans, integers, unsigned integers and objects.
+    is_no_float = type_code[0] in "biuO"
+    if is_no_float or type_code in _UNSUPPORTED_FLOATS:
         return converted.astype(float)
     return converted
 

@@ -1,8 +1,9 @@
-"""Compilation and derivatives, for kernels that run on every array library.
+"""Compilation and derivatives, for kernels (functions of arrays) that run on every
+array library. JAX compiles and differentiates, PyTorch differentiates, NumPy does
+neither. These helpers let one kernel serve all three.
 
-JAX compiles and differentiates, PyTorch differentiates, NumPy does neither. These
-helpers let one kernel serve all three: a loop that JAX can compile, a value cut off
-from differentiation, a derivative stated by hand where the chain rule loses digits.
+They are: a loop that JAX can compile, a value cut off from differentiation, a
+derivative stated by hand where the chain rule loses digits.
 """
 
 from collections.abc import Callable, Iterator
@@ -233,7 +234,7 @@ def with_smooth_derivative(
 def with_derivative_of(
     smooth: Callable[..., Any], accurate: Callable[..., Any], *arrays: Any
 ) -> Any:
-    """Evaluate `accurate`, whose derivative under JAX is that of `smooth`.
+    """Evaluate `accurate`, whose derivative under JAX is taken from `smooth`.
 
     The two are the same function of exact numbers: `accurate` is written so that
     round-off stays small, `smooth` so that the chain rule applies.

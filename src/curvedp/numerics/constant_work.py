@@ -1,9 +1,10 @@
-"""A switch for kernels: do the same work for every record, so that time says nothing.
+"""A switch for kernels (functions of arrays): do the same work for every record. The
+last steps before a release read private records, and an adversary may measure how long
+they take. Inside `public_time()`, every NumPy kernel does for each point the work of
+the hardest one.
 
-The last steps before a release read records, and an adversary may time them. Inside
-`public_time()` every NumPy kernel of the library does for each point the work of the
-hardest one. Kernels ask `in_public_time()` where a branch or a loop would otherwise
-depend on the values.
+Kernels ask `in_public_time()` where a branch or a loop would otherwise depend on the
+values.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
-"""Rounding in a chosen direction, and searches whose answer lies on a chosen side.
-
-A privacy bound may be too large, never too small. So every number that a computation
-rounds is pushed up (or down) by a bound on its error, and every root search returns a
-point at which the condition was *evaluated* to hold, not one at which it should hold.
+"""Rounding in a chosen direction, and searches whose answer lies on a chosen side. A
+privacy bound may be too large, never too small. So every rounded number is pushed up
+(or down) by a bound on its error, and every root search returns a point at which its
+condition was evaluated to hold.
 """
 
 import math
@@ -17,6 +16,21 @@ from numpy.typing import NDArray
 from curvedp.errors import NotResolved, ParameterError
 
 Array = NDArray[np.float64]
+
+# Bounds on relative errors, for `round_up` and `round_down`. The result of one float
+# operation is off by at most 2^-53 = 1.1e-16 of itself, which is one rounding. A function
+# of the mathematical library counts as a few roundings. A larger bound is always safe; a
+# smaller one must be derived again for the formula at hand.
+THREE_ROUNDINGS = 4e-16
+NINE_ROUNDINGS = 1e-15
+EIGHTEEN_ROUNDINGS = 2e-15
+THIRTY_SIX_ROUNDINGS = 4e-15
+NINETY_ROUNDINGS = 1e-14
+NINE_HUNDRED_ROUNDINGS = 1e-13
+
+# The absolute error for root searches of which only the relative one is to count: the
+# libraries want a positive number.
+NO_ABSOLUTE_ERROR = 1e-300
 
 # Steps of `bracket_sign_change`, at most: bisection alone would need about 60.
 _MOST_STEPS = 100
@@ -94,6 +108,7 @@ def round_fraction(exact: Fraction, *, up: bool) -> float:
     except OverflowError:
         return math.inf if up else math.nextafter(math.inf, 0.0)
 
+    # Move to the neighbor if the nearest float is on the wrong side.
     if up and Fraction(nearest) < exact:
         return math.nextafter(nearest, math.inf)
     if not up and Fraction(nearest) > exact:
@@ -143,10 +158,14 @@ def bisect_floats(
     that bisecting the integers ends at two neighboring floats after 64 steps. Rounding
     inside `holds` cannot move the answer to the wrong side: it was seen to hold there.
 
+    `holds` must be false at `low_bits` (or true at `low`) and true at `high_bits` at
+    every step.
+
     Parameters
     ----------
     holds : callable
-        Elementwise; false then true as its argument grows, and true at `high`.
+        The condition, elementwise: false below some number and true from there on. It
+        must be true at `high`.
     low, high : array
         0 <= low <= high.
     steps : int
@@ -160,10 +179,13 @@ def bisect_floats(
     low, high = np.broadcast_arrays(
         np.asarray(low, np.float64), np.asarray(high, np.float64)
     )
+
+    # Read both ends as integers.
     holds_at_low = holds(low)
     low_bits = np.array(low).view(np.int64)
     high_bits = np.array(high).view(np.int64)
 
+    # Bisect the integers, elementwise.
     for _ in range(steps):
         if not np.any(high_bits - low_bits > 1):
             break
@@ -185,10 +207,14 @@ def bracket_sign_change(
     it too, but drops elements as they converge and stops at values that are not finite;
     the functions here keep their shape, and such values are bisected.
 
+    At every step the function is positive at `lower` and not positive at `upper`. The
+    callers rely on this.
+
     Parameters
     ----------
     decreasing_function : callable
-        Elementwise. It counts as positive at `lower`, whatever its value there.
+        The function, elementwise. It counts as positive at `lower`, whatever its value
+        there.
     lower, upper : array
         Ends of the brackets.
 
@@ -205,10 +231,12 @@ def bracket_sign_change(
     with np.errstate(all="ignore"):
         smallest_width = _SMALLEST_BRACKET * upper
         fraction = np.full_like(lower, 0.5)
+
         newest, opposite = lower, upper
         f_new, f_opp = np.fmax(f(lower), _SMALLEST_POSITIVE), f(upper)
 
         for _ in range(_MOST_STEPS):
+            # Evaluate the function at the next point.
             trial = newest + fraction * (opposite - newest)
             value = f(trial)
             same_side = (value > 0) == (f_new > 0)
@@ -221,35 +249,63 @@ def bracket_sign_change(
             newest, f_new = trial, value
             lower, upper = np.where(f_new > 0, [newest, opposite], [opposite, newest])
 
+            # Stop if all brackets are short enough.
             smallest_step = np.maximum(_BRACKET_TOLERANCE * upper, smallest_width)
             tolerance = smallest_step / (upper - lower)
             if np.all(tolerance >= 1):
                 break
 
-            # The parabola x(f) through the three points, evaluated at f = 0, as a
-            # fraction of the way from the newest to the opposite point. Chandrupatla's
-            # criterion says where it is monotone between the points.
-            position = (newest - opposite) / (previous - opposite)
-            height = (f_new - f_opp) / (f_prev - f_opp)
-            first_term = f_new / (f_new - f_opp) * f_prev / (f_prev - f_opp)
-            second_term = (
-                (previous - newest)
-                / (opposite - newest)
-                * f_new
-                / (f_prev - f_new)
-                * f_opp
-                / (f_prev - f_opp)
+            # Choose the next point. A step is at least half the tolerance long, so that
+            # both ends move.
+            fraction = _fraction_of_next_step(
+                (newest, opposite, previous), (f_new, f_opp, f_prev)
             )
-            parabola = first_term + second_term
-            fits = (
-                (height**2 < position)
-                & ((1 - height) ** 2 < 1 - position)
-                & np.isfinite(parabola)
-            )
-            # A step of at least half the tolerance, so that both ends move.
             margin = np.minimum(tolerance, 1) / 2
-            fraction = np.clip(np.where(fits, parabola, 0.5), margin, 1 - margin)
+            fraction = np.clip(fraction, margin, 1 - margin)
     return lower, upper
+
+
+def _fraction_of_next_step(
+    points: tuple[Array, Array, Array], values: tuple[Array, Array, Array]
+) -> Array:
+    """Return where to look for a root next, by Chandrupatla's rule (1997).
+
+    A parabola x(f) through three points is evaluated at f = 0 if it is monotone between
+    them, which Chandrupatla's criterion says. Otherwise the bracket is halved.
+
+    Parameters
+    ----------
+    points : tuple of three arrays
+        The newest point, the one across the sign change from it (opposite), and the one
+        that was replaced last (previous).
+    values : tuple of three arrays
+        The values of the function at these points.
+
+    Returns
+    -------
+    array
+        The next point, as a fraction of the way from the newest to the opposite point.
+    """
+    newest, opposite, previous = points
+    f_new, f_opp, f_prev = values
+
+    # The parabola at f = 0, in Lagrange's form.
+    first_term = f_new / (f_new - f_opp) * f_prev / (f_prev - f_opp)
+    second_term = (
+        (previous - newest)
+        / (opposite - newest)
+        * f_new
+        / (f_prev - f_new)
+        * f_opp
+        / (f_prev - f_opp)
+    )
+    parabola = first_term + second_term
+
+    # Chandrupatla's criterion.
+    position = (newest - opposite) / (previous - opposite)
+    height = (f_new - f_opp) / (f_prev - f_opp)
+    is_monotone = (height**2 < position) & ((1 - height) ** 2 < 1 - position)
+    return np.where(is_monotone & np.isfinite(parabola), parabola, 0.5)
 
 
 def root_rounded_up(
@@ -261,15 +317,16 @@ def root_rounded_up(
 ) -> float:
     """Find the root of a decreasing function, from the side where it is not positive.
 
-    Brent's method closes in on the root; what is returned is the smallest point at
-    which `excess` was evaluated to be <= 0, so that rounding cannot leave it positive.
+    Brent's method closes in on the root. The result is the smallest point at which the
+    method evaluated `excess` and found it <= 0. So `excess` is certainly not positive
+    at the result, in spite of rounding.
 
     Parameters
     ----------
     excess : callable
-        Decreasing, with excess(high) <= 0.
+        A decreasing function with excess(high) <= 0.
     low, high : float
-        A bracket. Where excess(low) <= 0 already, the answer is `low`.
+        A bracket of the root. If excess(low) <= 0 already, the answer is `low`.
     relative : float
         About how far the answer may lie above the root, relative to it.
 
@@ -285,9 +342,9 @@ def root_rounded_up(
     NotResolved
         If `excess` gives NaN, which must never count as "not positive".
     """
-    smallest_met = high
+    smallest_nonpositive = high
 
-    def evaluated(x: float) -> float:
+    def evaluate_and_remember(x: float) -> float:
         """Return `excess(x)` for Brent's method, and remember where it is <= 0.
 
         Parameters
@@ -300,20 +357,28 @@ def root_rounded_up(
         float
             The value, cut to ±1e300, because the method interpolates values.
         """
-        nonlocal smallest_met
+        nonlocal smallest_nonpositive
         value = _evaluate_number(excess, x)
         if value <= 0:
-            smallest_met = min(smallest_met, x)
+            smallest_nonpositive = min(smallest_nonpositive, x)
         return min(max(value, -_LARGEST_FINITE), _LARGEST_FINITE)
 
-    if evaluated(low) <= 0:
+    # Look at the ends of the bracket first.
+    if evaluate_and_remember(low) <= 0:
         return low
-    if evaluated(high) > 0:
+    if evaluate_and_remember(high) > 0:
         raise ParameterError(f"no root: excess({high:g}) is still above 0")
+
+    # Search for the root; `evaluate_and_remember` keeps the answer.
     scipy.optimize.brentq(
-        evaluated, low, high, xtol=1e-300, rtol=max(relative, 1e-15), maxiter=500
+        evaluate_and_remember,
+        low,
+        high,
+        xtol=NO_ABSOLUTE_ERROR,
+        rtol=max(relative, NINE_ROUNDINGS),
+        maxiter=500,
     )
-    return smallest_met
+    return smallest_nonpositive
 
 
 def expand_bracket(
@@ -329,7 +394,7 @@ def expand_bracket(
     excess : callable
         The decreasing function.
     start : float
-        Where the search starts, > 0.
+        The point > 0 at which the search starts.
     limit : float
         The search ends beyond it, or below its reciprocal.
 
@@ -340,6 +405,8 @@ def expand_bracket(
         `limit`; `low` is 0 if it stays nonpositive down to 1/`limit`.
     """
     point = start
+
+    # Go up, until the function is not positive.
     if _evaluate_number(excess, point) > 0:
         while point < limit:
             previous = point
@@ -348,6 +415,7 @@ def expand_bracket(
                 return previous, point
         return point, math.inf
 
+    # Or go down, until the function is positive.
     while point > 1 / limit:
         previous = point
         point = point / 2.0

@@ -1,9 +1,11 @@
-"""Eigen-systems of batches of symmetric matrices, in closed form for 2×2 and 3×3.
+"""Eigenvalues and eigenvectors of many symmetric matrices at once, in closed form for
+2×2 and 3×3. Each entry of the matrices is one array, with an element for each matrix.
+For 3×3 matrices, the *separated* eigenvalue, which is farthest from the other two, is
+computed first.
 
-Larger matrices go to the array library's `eigh`. The closed forms are branch-free and
-touch each matrix entry as one long vector ("structure of arrays"), which is what makes
-them fast. Their backward error is a few units of round-off times ‖A‖, also for repeated
-eigenvalues, like LAPACK's:
+Larger matrices go to the array library's `eigh`. The closed forms are branch-free,
+which makes them fast. Their backward error is a few units of round-off times ‖A‖, also
+for repeated eigenvalues, like LAPACK's:
 
 - 2×2: one Jacobi rotation;
 - 3×3: of the traceless, scaled matrix B (eigenvalues 2cos φ, 2cos(φ ± 2π/3)) the
@@ -22,6 +24,14 @@ from curvedp.numerics.autodiff import compiled, custom_jvp
 
 Entries = tuple[Array, ...]
 Vector3 = tuple[Array, Array, Array]
+
+# The start √3 + r/3 − 0.0654·r² of Newton's method in `separated_root` has the value and
+# the slope of the root at r = 0, and its value 2 at r = 1.
+# tests/geometry/test_small_eigh.py checks eigenvalues to round-off.
+_ROOT_OF_3 = 1.7320508075688772
+_ONE_THIRD = 0.3333333333333333
+_START_CURVATURE = 0.0653841409021
+_NEWTON_STEPS = 3
 
 
 @compiled
@@ -96,17 +106,22 @@ def _eigh(A: Array) -> tuple[Array, Array]:
     """
     xp = namespace(A)
     m = A.shape[-1]
+
+    # Small matrices have closed forms.
     if m == 1:
         return A[..., 0], xp.ones_like(A)
     if m == 2:
-        low, high, cos, sin = _eigh2(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
-        values: Entries = (low, high)
-        vector_entries: Entries = (cos, sin, -sin, cos)
+        system = _eigh2(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
+        values: Entries = (system.low, system.high)
+        vector_entries: Entries = (system.cos, system.sin, -system.sin, system.cos)
     elif m == 3:
         entries = [A[..., i, j] for i in range(3) for j in range(i + 1)]
         values, vector_entries = eigh3(xp, *entries)
+
     else:
         return _library_eigh(xp, A)
+
+    # Assemble the matrix of eigenvectors, row by row.
     rows = [xp.stack(vector_entries[m * i : m * (i + 1)], axis=-1) for i in range(m)]
     return xp.stack(values, axis=-1), xp.stack(rows, axis=-2)
 
@@ -139,13 +154,27 @@ def _library_eigh(xp: Any, A: Array) -> tuple[Array, Array]:
     )
 
 
-def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+class _EigenSystem2(NamedTuple):
+    """The eigen-systems of symmetric 2×2 matrices.
+
+    The unit eigenvector of `low` is (cos, −sin), and that of `high` is (sin, cos).
+    """
+
+    low: Array  # the smaller eigenvalue
+    high: Array  # the larger eigenvalue
+    cos: Array
+    sin: Array
+
+
+def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> _EigenSystem2:
     """Return the eigen-system of [[a, b], [b, d]] by one Jacobi rotation.
 
     The rotation by an angle whose tangent t solves b·t² + (d − a)·t − b = 0 makes the
     matrix diagonal. The root of smaller modulus, t = b/(½|d − a| + √(¼(d − a)² + b²))
     up to its sign, belongs to an angle of at most 45°. The eigenvalues are then a − t·b
     and d + t·b.
+
+    tests/geometry/test_small_eigh.py checks backward errors and orthogonality.
 
     Parameters
     ----------
@@ -156,10 +185,8 @@ def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, 
 
     Returns
     -------
-    low, high : array
-        The eigenvalues, low <= high.
-    cos, sin : array
-        The eigenvectors are (cos, −sin) for low and (sin, cos) for high.
+    _EigenSystem2
+        The eigenvalues in ascending order, and the eigenvectors.
     """
     half_gap = 0.5 * (d - a)
     gap_size, b_size = xp.abs(half_gap), xp.abs(b)
@@ -179,11 +206,11 @@ def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> tuple[Array, Array, Array, 
     # d + tan·b; otherwise the roles swap.
     a_is_low = half_gap >= 0
     lower, upper = xp.where(a_is_low, a, d), xp.where(a_is_low, d, a)
-    return (
-        lower - tan * b,
-        upper + tan * b,
-        xp.where(a_is_low, cos, sin),
-        xp.where(a_is_low, sin, cos),
+    return _EigenSystem2(
+        low=lower - tan * b,
+        high=upper + tan * b,
+        cos=xp.where(a_is_low, cos, sin),
+        sin=xp.where(a_is_low, sin, cos),
     )
 
 
@@ -207,18 +234,18 @@ def separated_root(r: Array) -> Array:
     array
         The roots, of the shape of `r`.
     """
-    x = 1.7320508075688772 + r * (0.3333333333333333 - r * 0.0653841409021)
-    for _ in range(3):
+    x = _ROOT_OF_3 + r * (_ONE_THIRD - r * _START_CURVATURE)
+    for _ in range(_NEWTON_STEPS):
         square = x * x
         x = (2 * (square * x + r)) / (3 * (square - 1))
     return x
 
 
-class _Scaled(NamedTuple):
+class _TracelessMatrix(NamedTuple):
     """The traceless matrix B = (A − mean·I)/scale = [[a, b, c], [b, d, e], [c, e, f]].
 
-    The mean is that of the eigenvalues of A, tr(A)/3, and the scale is the largest
-    entry. The fields are the entries of the lower triangle, row by row.
+    The mean of the eigenvalues of A is tr(A)/3, and the scale is the largest entry. The
+    fields are the entries of the lower triangle, row by row.
     """
 
     a: Array
@@ -232,11 +259,16 @@ class _Scaled(NamedTuple):
 def eigh3(
     xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
 ) -> tuple[Entries, Entries]:
-    """Return the eigen-system of symmetric 3×3 matrices [[a, b, c], [b, d, e], [c, e, f]].
+    """Return the eigen-system of symmetric 3×3 matrices from their six entries.
+
+    A matrix is [[a, b, c], [b, d, e], [c, e, f]].
 
     One eigenvalue, the *separated* one, is farthest from the other two. It and its
     eigenvector are computed first, in closed form; the other two eigenvectors are those
     of a 2×2 matrix. The eigenvalues are finally computed as Rayleigh quotients vᵀAv.
+
+    tests/geometry/test_small_eigh.py checks backward errors and orthogonality, also for
+    repeated eigenvalues.
 
     Parameters
     ----------
@@ -277,7 +309,7 @@ def eigh3(
 
 def _traceless_scaled(
     xp: Any, a: Array, b: Array, d: Array, c: Array, e: Array, f: Array
-) -> _Scaled:
+) -> _TracelessMatrix:
     """Return A − (tr A/3)·I, divided by its largest entry in modulus, for symmetric A.
 
     Parameters
@@ -289,14 +321,17 @@ def _traceless_scaled(
 
     Returns
     -------
-    _Scaled
+    _TracelessMatrix
         The entries of the scaled matrix.
     """
+    # Subtract the mean of the eigenvalues from the diagonal.
     mean = (a + d + f) / 3
     a, d, f = a - mean, d - mean, f - mean
+
+    # Divide by the largest entry; the zero matrix stays as it is.
     scale = reduce(xp.maximum, map(xp.abs, (a, d, f, b, c, e)))
     inverse = 1 / xp.where(scale > 0, scale, 1.0)
-    return _Scaled(
+    return _TracelessMatrix(
         a=a * inverse,
         b=b * inverse,
         d=d * inverse,
@@ -306,7 +341,7 @@ def _traceless_scaled(
     )
 
 
-def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
+def _separated_eigenvalue(xp: Any, B: _TracelessMatrix) -> tuple[Array, Array]:
     """Return the eigenvalue farthest from the other two, and whether it is the largest.
 
     With scale² = ‖B‖²/6, the eigenvalues of B/scale solve t³ − 3t = det(B/scale). The
@@ -317,7 +352,7 @@ def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
     ----------
     xp : namespace
         The array library.
-    B : _Scaled
+    B : _TracelessMatrix
         Traceless symmetric matrices; their eigenvalues add up to 0.
 
     Returns
@@ -332,6 +367,8 @@ def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
     scale_square = (
         b00 * b00 + b11 * b11 + b22 * b22 + 2 * (square10 + square20 + square21)
     ) / 6
+
+    # Compute half the determinant of B/scale.
     scale = xp.sqrt(xp.where(scale_square > 0, scale_square, 1.0))
     det = (
         b00 * (b11 * b22 - square21)
@@ -339,12 +376,14 @@ def _separated_eigenvalue(xp: Any, B: _Scaled) -> tuple[Array, Array]:
         + b20 * (b10 * b21 - b20 * b11)
     )
     half_det = 0.5 * det / (scale * scale * scale)
+
+    # The separated eigenvalue has the same sign.
     sign = xp.where(half_det < 0, -1.0, xp.ones_like(half_det))
     root = separated_root(xp.minimum(xp.abs(half_det), xp.ones_like(half_det)))
     return sign * scale * root, sign
 
 
-def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
+def _separated_eigenvector(xp: Any, B: _TracelessMatrix, eigenvalue: Array) -> Vector3:
     """Return the unit eigenvector v of B for its separated eigenvalue λ.
 
     With the other eigenvalues λ₂ and λ₃, the adjugate matrix of B − λI is (λ − λ₂)(λ −
@@ -357,7 +396,7 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     ----------
     xp : namespace
         The array library.
-    B : _Scaled
+    B : _TracelessMatrix
         Traceless symmetric matrices.
     eigenvalue : array
         λ, as `_separated_eigenvalue` returns it.
@@ -379,6 +418,8 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     adj_01 = b20 * b21 - b10 * shifted22
     adj_02 = b10 * b21 - b20 * shifted11
     adj_12 = b10 * b20 - shifted00 * b21
+
+    # The column with the largest diagonal entry.
     use_first = (adj_00 >= adj_11) & (adj_00 >= adj_22)
     use_second = adj_11 >= adj_22
 
@@ -394,6 +435,7 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     v1 = choose(adj_01, adj_11, adj_12)
     v2 = choose(adj_02, adj_12, adj_22)
 
+    # Its unit vector, or (0, 0, 1) for the zero matrix.
     square = v0 * v0 + v1 * v1 + v2 * v2
     is_isotropic = ~(square > 0)
     scale = 1 / xp.sqrt(xp.where(is_isotropic, 1.0, square))
@@ -404,19 +446,21 @@ def _separated_eigenvector(xp: Any, B: _Scaled, eigenvalue: Array) -> Vector3:
     )
 
 
-def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vector3]:
+def _other_eigenvectors(
+    xp: Any, B: _TracelessMatrix, v: Vector3
+) -> tuple[Vector3, Vector3]:
     """Return the two eigenvectors of B that are orthogonal to a given one.
 
     An orthonormal basis (s, t) of the complement of the given v is built without
     branches (Duff et al. 2017). In this basis B is the 2×2 matrix [[s·Bs, s·Bt], [s·Bt,
-    t·Bt]]. Its eigenvectors (cos, −sin) and (sin, cos) are the coordinates of those of
-    B.
+    t·Bt]]. Its eigenvectors (cos, −sin) and (sin, cos) are the coordinates of the
+    eigenvectors of B.
 
     Parameters
     ----------
     xp : namespace
         The array library.
-    B : _Scaled
+    B : _TracelessMatrix
         Symmetric matrices.
     v : three arrays
         One unit eigenvector of each.
@@ -447,8 +491,10 @@ def _other_eigenvectors(xp: Any, B: _Scaled, v: Vector3) -> tuple[Vector3, Vecto
     s_times_Bs = s0 * Bs0 + s1 * Bs1 + s2 * Bs2
     s_times_Bt = s0 * Bt0 + s1 * Bt1 + s2 * Bt2
     t_times_Bt = t0 * Bt0 + t1 * Bt1 + t2 * Bt2
-    _, _, cos, sin = _eigh2(xp, s_times_Bs, s_times_Bt, t_times_Bt)
+    in_basis = _eigh2(xp, s_times_Bs, s_times_Bt, t_times_Bt)
+    cos, sin = in_basis.cos, in_basis.sin
 
+    # From the basis (s, t) back to three coordinates.
     low = (cos * s0 - sin * t0, cos * s1 - sin * t1, cos * s2 - sin * t2)
     high = (sin * s0 + cos * t0, sin * s1 + cos * t1, sin * s2 + cos * t2)
     return low, high

@@ -1,8 +1,10 @@
-"""Elementary functions that keep their digits and their gradients.
+"""Elementary functions that keep their digits and their derivatives. The textbook forms
+lose them at removable singularities, such as sin(x)/x at 0. Functions take arrays of
+any library, `xp`, and vectors lie along the last axis.
 
-The textbook forms lose them at removable singularities, such as sin(x)/x at 0. With u
-the unit roundoff, every function here has a relative error of a few u on its whole
-domain (n·u for a sum of n terms), and a finite, correct derivative at those points.
+With u the unit roundoff, every function here has a relative error of a few u on its
+whole domain (n·u for a sum of n terms), and a finite, correct derivative at those
+points.
 
 Parameters that recur: `xp` is the array library of the arguments (see
 `arrays.namespace`), and vectors lie along the last axis.
@@ -29,6 +31,9 @@ from curvedp.numerics.error_free import two_product, two_sum
 # Below this square three terms of a Taylor series are exact to 1e-19, far under the
 # round-off of float64.
 _SMALL_SQUARE = 1e-6
+
+# A sum of squares above this number has lost nothing to underflow.
+_SMALLEST_SAFE_SQUARE = 1e-280
 
 # Coordinates of a vector up to which its layout in memory by columns helps, and up to
 # which kernels work on one array per coordinate.
@@ -131,6 +136,7 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
     array
         The values of the function.
     """
+    # The fast formula is for short float64 NumPy vectors.
     has_fast_form = all(
         is_numpy_array(a)
         and a.dtype == np.float64
@@ -139,14 +145,20 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
     )
     if not has_fast_form or in_public_time():
         return careful(p, q)
+
+    # Evaluate the fast formula on one array per coordinate.
     with np.errstate(all="ignore"):
         p_coordinates = [p[..., i] for i in range(p.shape[-1])]
         q_coordinates = [q[..., i] for i in range(q.shape[-1])]
         result, is_accurate = fast(p_coordinates, q_coordinates)
+
+        # If it is accurate everywhere, nothing is left to do.
         if is_accurate.all():
             return result
         if not is_accurate.ndim:
             return careful(p, q)
+
+        # Evaluate the other vectors by the careful formula.
         p = np.broadcast_to(p, (*is_accurate.shape, p.shape[-1]))
         q = np.broadcast_to(q, (*is_accurate.shape, q.shape[-1]))
         result = np.array(result)
@@ -193,9 +205,11 @@ def euclidean_norm(xp: Any, v: Array) -> Array:
     if is_numpy_array(v) and v.dtype == np.float64 and not in_public_time():
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             square = dot(xp, v, v)
-        is_plain = (square > 1e-280) & (square < math.inf)
+        is_plain = (square > _SMALLEST_SAFE_SQUARE) & (square < math.inf)
         if np.all(is_plain):
             return np.sqrt(square)
+
+        # Rescale the vectors whose squares are too small or too large.
         length = np.asarray(np.sqrt(np.where(is_plain, square, 1.0)))
         length[~is_plain] = _scaled_norm(xp, v[~is_plain])
         return length[()]
@@ -316,6 +330,7 @@ def _even_functions(
     """
     is_small = square < _SMALL_SQUARE
     x = xp.sqrt(xp.where(is_small, 1.0, square))
+    # Taylor's series: cos x = 1 + t/2! + t²/4! and sin x/x = 1 + t/3! + t²/5!, t = −x².
     cosine_series = 1 + t / 2 * (1 + t / 12)
     sinc_series = 1 + t / 6 * (1 + t / 20)
     return (
@@ -387,10 +402,13 @@ def one_minus_square(xp: Any, w: Array) -> Array:
     array, shape (...)
         1 − |w|².
     """
+    # Compute 1, −w₁², −w₂², … in twice the working precision.
     high, low = two_product(xp, w, w)
     one = xp.ones_like(high[..., :1])
     high = xp.concat([one, -high], axis=-1)
     low = xp.concat([xp.zeros_like(one), -low], axis=-1)
+
+    # Add them in pairs: the first half to the second half.
     while high.shape[-1] > 1:
         half = high.shape[-1] // 2
         total, error = two_sum(high[..., :half], high[..., half : 2 * half])
@@ -431,11 +449,14 @@ def orthogonal_part(xp: Any, v: Array, base: Array) -> Array:
     """
     square = dot(xp, base, base)[..., None]
     square = xp.where(square > 0, square, 1.0)
+
+    # Subtract the multiple of `base`, and then what is left of it.
     coefficient = dot(xp, base, v)[..., None] / square
     product, error = two_product(xp, coefficient, base)
     first_pass = (v - product) - error
     second_pass = first_pass - dot(xp, base, first_pass)[..., None] / square * base
 
+    # A remainder at the level of roundoff is set to 0.
     eps = float(xp.finfo(first_pass.dtype).eps)
     first_length = euclidean_norm(xp, first_pass)[..., None]
     roundoff = (first_pass.shape[-1] + 4) * eps * first_length

@@ -1,4 +1,7 @@
-"""Enclosures of real numbers: float64 midpoints with proven radii, and Arb balls.
+"""Real numbers with proved error bounds: a *ball* is a midpoint and a radius, and
+contains the true number. A `FloatBall` has float64 midpoints and is fast. Arb balls
+(from python-flint) are slower and have as many bits as needed; a comparison is repeated
+with more bits until the balls decide it.
 
 `FloatBall` is the fast kind. It uses only + − × ÷ and the square root, which IEEE 754
 rounds correctly, so that its radius is a theorem and trusts nobody's `exp`. With
@@ -8,7 +11,7 @@ u = 2^-53,
 
 and a sum of n products errs, in any order, by at most n·u/(1 − n·u)·Σ|aᵢbᵢ| (Higham
 2002, §3.1). Radii are computed in floats too: an expression for a radius has at most 8
-roundings (n + 8 with a sum of n products), which `_grow` covers.
+roundings (n + 8 with a sum of n products), which `_cover_roundings` covers.
 
 Arb balls (python-flint) are the exact kind: slower, with as many bits as needed.
 `decide` makes a comparison with more and more bits, until the balls settle it.
@@ -35,17 +38,19 @@ On finer grids nearly every float ball reaches the edge of a grid cell.
 """
 
 FILTER_SIZE = 48
-"""The fewest numbers for which float balls are tried; for fewer, Arb balls are faster."""
+"""The fewest numbers for which float balls are tried. For fewer, Arb is faster."""
 
 _UNIT_ROUNDOFF = 2.0**-53  # the unit roundoff of doubles
 _TINY = 2.0**-1000  # far above what underflow can lose, far below any grid
 _LN2 = 0.6931471805599453
-_END = arb((1, 1023))  # 2^1023, the end of every grid
+_ROOT_HALF = 0.7071067811865476
+_LAST_ODD_POWER = 21  # of the series of the logarithm; its remainder is in `log`
+_GRID_END = arb((1, 1023))  # 2^1023, the end of every grid
 
 T = TypeVar("T")
 
 
-def _grow(radius: Any, n: int = 0) -> Any:
+def _cover_roundings(radius: Any, n: int = 0) -> Any:
     """Return an upper bound on a radius that was computed in floats.
 
     Parameters
@@ -60,6 +65,8 @@ def _grow(radius: Any, n: int = 0) -> Any:
     float or array
         The bound.
     """
+    # n + 8 roundings are relative errors of at most 2^-53 each; four times that much is
+    # charged for the 8, and twice that much for the n.
     return radius * (1.0 + (n + 16) * 2.0**-52) + _TINY
 
 
@@ -127,9 +134,11 @@ class FloatBall:
 
     def __add__(self, other: Any) -> "FloatBall":
         """Return x + y. Radii add up, and the sum of the midpoints is rounded once."""
-        b = _as_ball(other)
-        mid = self.mid + b.mid
-        return FloatBall(mid, _grow(self.rad + b.rad + _UNIT_ROUNDOFF * np.abs(mid)))
+        right = _as_ball(other)
+        mid = self.mid + right.mid
+        return FloatBall(
+            mid, _cover_roundings(self.rad + right.rad + _UNIT_ROUNDOFF * np.abs(mid))
+        )
 
     __radd__ = __add__
 
@@ -144,31 +153,38 @@ class FloatBall:
     def __mul__(self, other: Any) -> "FloatBall":
         """Return x·y for a ball or an array y.
 
-        For x within r of a and y within s of b, |xy − ab| <= |a|·s + r·(|b| + s). The
-        product of the midpoints is rounded once.
+        Let a and r be midpoint and radius of the ball x, and b and s those of y. Then
+        |xy − ab| <= |a|·s + r·(|b| + s) (`propagated`). The product ab of the midpoints
+        is rounded once.
         """
-        b = _as_ball(other)
-        mid = self.mid * b.mid
-        propagated = np.abs(self.mid) * b.rad + self.rad * (np.abs(b.mid) + b.rad)
-        return FloatBall(mid, _grow(propagated + _UNIT_ROUNDOFF * np.abs(mid)))
+        right = _as_ball(other)
+        mid = self.mid * right.mid
+        largest_factor = np.abs(right.mid) + right.rad
+        propagated = np.abs(self.mid) * right.rad + self.rad * largest_factor
+        return FloatBall(
+            mid, _cover_roundings(propagated + _UNIT_ROUNDOFF * np.abs(mid))
+        )
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> "FloatBall":
         """Return x/y for a ball or an array y.
 
-        For x within r of a and y within s of b,
+        Let a and r be midpoint and radius of the ball x, and b and s those of y. Then
         x/y − a/b = ((x − a) − (a/b)(y − b))/y, and |y| >= |b| − s. So the error is at
         most (r + |a/b|·s)/(|b| − s), plus one rounding of a/b. If a ball y contains 0,
         the radius is NaN.
         """
-        b = _as_ball(other)
-        mid = self.mid / b.mid
-        smallest_divisor = np.abs(b.mid) - b.rad
+        right = _as_ball(other)
+        mid = self.mid / right.mid
+        smallest_divisor = np.abs(right.mid) - right.rad
         smallest_divisor = np.where(smallest_divisor > 0, smallest_divisor, np.nan)
-        numerator = self.rad + np.abs(mid) * (1 + 4 * _UNIT_ROUNDOFF) * b.rad
+        # The factor 1 + 4u covers the rounding of a/b.
+        numerator = self.rad + np.abs(mid) * (1 + 4 * _UNIT_ROUNDOFF) * right.rad
         propagated = numerator / smallest_divisor
-        return FloatBall(mid, _grow(propagated + _UNIT_ROUNDOFF * np.abs(mid)))
+        return FloatBall(
+            mid, _cover_roundings(propagated + _UNIT_ROUNDOFF * np.abs(mid))
+        )
 
     def __rtruediv__(self, other: Any) -> "FloatBall":
         """Return y/x for an array y."""
@@ -177,7 +193,8 @@ class FloatBall:
     def sqrt(self) -> "FloatBall":
         """Return the square roots.
 
-        For x within r of a, |√x − √a| = |x − a|/(√x + √a) <= r/√a.
+        Let a and r be the midpoint and the radius of the ball x. Then
+        |√x − √a| = |x − a|/(√x + √a) <= r/√a.
 
         Returns
         -------
@@ -187,7 +204,9 @@ class FloatBall:
         mid = np.sqrt(self.mid)
         return FloatBall(
             mid,
-            _grow(self.rad / (mid * (1 - 2 * _UNIT_ROUNDOFF)) + _UNIT_ROUNDOFF * mid),
+            _cover_roundings(
+                self.rad / (mid * (1 - 2 * _UNIT_ROUNDOFF)) + _UNIT_ROUNDOFF * mid
+            ),
         )
 
     def sum(self) -> "FloatBall":
@@ -217,7 +236,8 @@ class FloatBall:
         propagated = left_abs.dot(right.rad) + self.rad.dot(right_abs + right.rad)
         rounding = (n_terms + 1) * _UNIT_ROUNDOFF * left_abs.dot(right_abs)
         return FloatBall(
-            self.mid.dot(right.mid), _grow(propagated + rounding, 2 * n_terms)
+            self.mid.dot(right.mid),
+            _cover_roundings(propagated + rounding, 2 * n_terms),
         )
 
     def sharp_dot(self, other: Any) -> "FloatBall":
@@ -227,6 +247,9 @@ class FloatBall:
         and the rest. With (53 − log₂ n)/2 leading bits, the sum of n products of
         leading parts fits into 53 bits, and is exact in any order. What is left is
         smaller by that many bits, and is summed as in `dot`.
+
+        The radius must cover every rounding; tests/numerics/test_enclosures.py compares
+        products with 60-digit arithmetic.
 
         Parameters
         ----------
@@ -239,12 +262,14 @@ class FloatBall:
             The products.
         """
         right = _as_ball(other)
+        # Split both factors; the differences are exact.
         a, b, n = self.mid, right.mid, self.mid.shape[-1]
         bits = (53 - math.ceil(math.log2(n + 1))) // 2
         a_high, b_high = _leading_part(a, bits), _leading_part(b, bits)
-        a_low, b_low = a - a_high, b - b_high  # exact
+        a_low, b_low = a - a_high, b - b_high
         mid = a_high.dot(b_high) + (a_high.dot(b_low) + a_low.dot(b))
 
+        # The error: of the inexact products, and of the radii of the operands.
         a_abs, b_abs = np.abs(a), np.abs(b)
         inexact_products = np.abs(a_high).dot(np.abs(b_low)) + np.abs(a_low).dot(b_abs)
         propagated = a_abs.dot(right.rad) + self.rad.dot(b_abs + right.rad)
@@ -253,7 +278,7 @@ class FloatBall:
             + (n + 3) * _UNIT_ROUNDOFF * inexact_products
             + _UNIT_ROUNDOFF * np.abs(mid)
         )
-        return FloatBall(mid, _grow(radius, 2 * n))
+        return FloatBall(mid, _cover_roundings(radius, 2 * n))
 
     def log(self) -> "FloatBall":
         """Return the natural logarithms, from IEEE operations alone.
@@ -268,27 +293,34 @@ class FloatBall:
         - For x within rad of a and q = rad/a < ½, |log x − log a| <= −log(1 − q) <=
           q/(1 − q).
 
+        Each constant belongs to one item of this list;
+        tests/numerics/test_enclosures.py compares with 60-digit arithmetic.
+
         Returns
         -------
         FloatBall
             The logarithms.
         """
+        # m and e, with m in [√½, √2].
         mantissa, exponent = np.frexp(self.mid)
-        is_below_root_half = mantissa < 0.7071067811865476
+        is_below_root_half = mantissa < _ROOT_HALF
         mantissa = np.where(is_below_root_half, 2 * mantissa, mantissa)
         exponent = exponent - is_below_root_half
+
+        # t = 2·artanh f, by Horner's rule in f².
         f = (mantissa - 1) / (mantissa + 1)
         square = f * f
-        series = np.full_like(f, 1 / 21)
-        for odd_power in range(19, 0, -2):
+        series = np.full_like(f, 1 / _LAST_ODD_POWER)
+        for odd_power in range(_LAST_ODD_POWER - 2, 0, -2):
             series = 1 / odd_power + square * series
         t = 2 * f * series
         mid = exponent * _LN2 + t
 
+        # The error of the argument, and of the roundings: the items of the docstring.
         q = self.rad / self.mid
         propagated = np.where(q < 0.5, q, np.nan) / (1 - q)
         rounding = _UNIT_ROUNDOFF * (5 * np.abs(t) + 2 * np.abs(exponent) + np.abs(mid))
-        return FloatBall(mid, _grow(propagated + rounding))
+        return FloatBall(mid, _cover_roundings(propagated + rounding))
 
     def round(self, grid: int) -> tuple[np.ndarray, np.ndarray]:
         """Round to a grid of spacing 2^−grid, where the balls decide it.
@@ -303,14 +335,14 @@ class FloatBall:
         integers : array of int
             The integers nearest to 2^grid·x; 0 where that is not certain.
         is_certain : array of bool
-            Where the ball does not reach the edge of its grid cell.
+            Whether the ball lies inside one grid cell, for each ball.
         """
         # Scaling is exact but for underflow below 2^-1074, where the nearest integer is
         # 0.
         scaled = np.ldexp(self.mid, grid)
         nearest = np.rint(scaled)
         # Below 2^52 the difference of a float and its nearest integer is exact.
-        farthest = np.abs(scaled - nearest) + np.ldexp(_grow(self.rad), grid)
+        farthest = np.abs(scaled - nearest) + np.ldexp(_cover_roundings(self.rad), grid)
         is_certain = (farthest < 0.5 - 2.0**-50) & (np.abs(scaled) < 2.0**52)
         return np.where(is_certain, nearest, 0.0).astype(np.int64), is_certain
 
@@ -432,7 +464,10 @@ def float_ball(x: Any) -> FloatBall:
     mid = np.array(midpoints).reshape(balls.shape)
     rad = np.array(radii).reshape(balls.shape)
     return FloatBall(
-        mid, _grow(rad * (1 + 4 * _UNIT_ROUNDOFF) + 4 * _UNIT_ROUNDOFF * np.abs(mid))
+        mid,
+        _cover_roundings(
+            rad * (1 + 4 * _UNIT_ROUNDOFF) + 4 * _UNIT_ROUNDOFF * np.abs(mid)
+        ),
     )
 
 
@@ -454,7 +489,8 @@ def round_arb(x: arb, grid: int) -> int | None:
     int or None
         The integer, or None if more bits are needed.
     """
-    if x > _END or x < -_END:
+    if x > _GRID_END or x < -_GRID_END:
+        # ±2^1023 in units of 2^-grid.
         return (1 if x > 0 else -1) << (1023 + grid)
     if not x.is_finite():
         return None
@@ -496,6 +532,7 @@ def first_precision(grid: int) -> int:
     int
         The number of bits.
     """
+    # The next multiple of 64 from grid + 24 on.
     return 64 * ((grid + 24 + 63) // 64)
 
 

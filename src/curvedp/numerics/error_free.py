@@ -1,4 +1,7 @@
-"""Error-free transformations: sums and products with their rounding errors."""
+"""Error-free transformations: a sum or a product of floats together with its rounding
+error. Both parts are floats, and their unevaluated sum is exactly the true result.
+Calculations in twice the usual precision are made of them.
+"""
 
 import math
 from typing import Any

@@ -1,9 +1,10 @@
-"""Sums that do not depend on the order of their terms.
+"""Sums of floats that do not depend on the order of their terms. Every term is first
+rounded to a multiple of a public number 2^−k, and integers add up exactly. An integer
+is cut into a high and a low half, because float sums of halves are exact.
 
 A sum of floats depends on its order: on how a data set is cut into chunks, and on which
-worker is done first. Here every term is first rounded to a multiple of a public number
-2^−k, and integers add up exactly. So any grouping, any order and any number of machines
-give the same bits.
+worker is done first. Here any grouping, any order and any number of machines give the
+same bits.
 
 A public bound on the terms keeps these integers below 2^52. Each of them is cut into a
 high and a low half of 26 bits. Float sums of up to 2^26 halves are then exact, and
@@ -14,13 +15,13 @@ from dataclasses import dataclass
 from math import frexp, sqrt
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import device, is_numpy_array
 
 from curvedp.numerics.arrays import Array, namespace
 from curvedp.numerics.threads import blocks
 
-_BITS = 52  # of a term
-_HALF_BITS = 26
+_BITS = 52  # bits of a term
+_HALF_BITS = 26  # bits of its low half
 _HALF = 2.0**_HALF_BITS
 
 MOST_TERMS = 1 << 36
@@ -74,7 +75,7 @@ class FixedPoint:
         Returns
         -------
         array of int64, shape (2, ...)
-            The sums of the high halves, and those of the low halves. Such arrays of
+            The sums of the high halves, and the sums of the low halves. Such arrays of
             several chunks are added up before `mean` is taken.
         """
         xp = namespace(terms)
@@ -91,7 +92,7 @@ class FixedPoint:
         Parameters
         ----------
         sums : array of int64
-            What `sums` returned; added up, if there were several chunks.
+            The result of `sums`, or the total of these results over several chunks.
         n : int
             The number of terms.
 
@@ -134,8 +135,8 @@ def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
     Parameters
     ----------
     radius : float
-        A bound on the length of a record before that. If a person has several rows: on
-        the square root of the sum of their squared lengths.
+        A bound on the length of a record before rounding. If a person has several rows,
+        it bounds the square root of the sum of their squared lengths.
     dim : int
         The number of entries of a row.
     rows : int
@@ -163,7 +164,8 @@ def gram_sums(rows: Array, radius: float) -> Array:
     rows : array, shape (n, d)
         Rows of length at most `radius`, in an array of any library.
     radius : float
-        A public number.
+        A public bound on the lengths of the rows. It determines the grid to which the
+        entries are rounded.
 
     Returns
     -------
@@ -171,20 +173,52 @@ def gram_sums(rows: Array, radius: float) -> Array:
         High and low parts of the three products, alternately.
     """
     xp = namespace(rows)
-    d = rows.shape[1]
+    n, d = rows.shape
     total = xp.zeros((6, d, d), dtype=xp.int64, device=device(rows))
+    n_slices = n // _SLICE_ROWS
+    if n_slices > 0 and not is_numpy_array(rows):
+        # A device multiplies the matrices of all full slices in one call.
+        full = rows[: n_slices * _SLICE_ROWS, :]
+        slices = xp.reshape(full, (n_slices, _SLICE_ROWS, d))
+        total = total + _gram_of_slices(slices, radius)
+        rows = rows[n_slices * _SLICE_ROWS :, :]
     for part in blocks(rows.shape[0], _SLICE_ROWS):
-        integers = xp.round(rows[part, :] * 2.0 ** _gram_exponent(radius))
-        high = xp.round(integers * 2.0**-_SLICE_BITS)
-        low = integers - high * 2.0**_SLICE_BITS
-        cross = high.T @ low
-        float_products = xp.stack([high.T @ high, cross + cross.T, low.T @ low])
-        products = xp.astype(float_products, xp.int64)
-        # products = high part·2^26 + low part; the mask keeps the last 26 bits.
-        parts = [products >> _HALF_BITS, products & ((1 << _HALF_BITS) - 1)]
-        # The axis after the three products becomes that of high and low parts.
-        total = total + xp.reshape(xp.stack(parts, axis=1), (6, d, d))
+        total = total + _gram_of_slices(rows[None, part, :], radius)
     return total
+
+
+def _gram_of_slices(slices: Array, radius: float) -> Array:
+    """Return the exact sum of xxᵀ over the rows x of several slices (see `gram_sums`).
+
+    Parameters
+    ----------
+    slices : array, shape (k, m, d)
+        k slices of m rows each. With m at most 4096 the float products are exact.
+    radius : float
+        A public bound on the lengths of the rows.
+
+    Returns
+    -------
+    array of int64, shape (6, d, d)
+        High and low parts of the products hh, hl + lh and ll, alternately.
+    """
+    # x in units of 2^−k is high·2^20 + low.
+    xp = namespace(slices)
+    integers = xp.round(slices * 2.0 ** _gram_exponent(radius))
+    high = xp.round(integers * 2.0**-_SLICE_BITS)
+    low = integers - high * 2.0**_SLICE_BITS
+
+    # The three products hh, hl + lh and ll, as integers; the matrices are d×d.
+    cross = high.mT @ low
+    float_products = xp.stack([high.mT @ high, cross + cross.mT, low.mT @ low])
+    products = xp.astype(float_products, xp.int64)
+
+    # Cut each product into high part·2^26 + low part; the mask keeps the last 26 bits.
+    parts = [products >> _HALF_BITS, products & ((1 << _HALF_BITS) - 1)]
+    # Axes: the three products, their high and low parts, the slices, rows, columns.
+    sums = xp.sum(xp.stack(parts, axis=1), axis=2)
+    d = slices.shape[2]
+    return xp.reshape(sums, (6, d, d))
 
 
 def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
@@ -203,8 +237,8 @@ def gram_mean(sums: np.ndarray, n: int, radius: float) -> np.ndarray:
     Parameters
     ----------
     sums : array of int64, shape (6, d, d)
-        What `gram_sums` returned, added up if there were several chunks: the high and
-        the low part of hh, of hl + lh, and of ll.
+        The result of `gram_sums`, or the total of these results over several chunks. It
+        consists of the high and the low part of hh, of hl + lh, and of ll.
     n : int
         The number of terms.
     radius : float

@@ -1,4 +1,7 @@
-"""Sums, complements and probabilities by logarithms, for values below 1e-308."""
+"""Sums, complements and distribution functions of numbers given by their logarithms. A
+probability below 1e-308 is no float, but its logarithm is. I_x(a, a) is the regularized
+incomplete beta function, the distribution function of Beta(a, a).
+"""
 
 import math
 
@@ -7,8 +10,8 @@ import scipy
 
 from curvedp.numerics.directed_rounding import Array
 
-# log I_x(a, a) from which `betainc` would leave the doubles and its series takes over.
-_DEEP = -650.0
+# Below this log I_x(a, a), `betainc` is close to underflow and a series takes over.
+_LOG_NEAR_UNDERFLOW = -650.0
 
 
 def log_sum_exp(x: Array, axis: int) -> Array:
@@ -30,11 +33,11 @@ def log_sum_exp(x: Array, axis: int) -> Array:
         The logarithms of the sums.
     """
     # The largest summand is factored out, so that no exponential overflows.
-    top = np.max(x, axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    largest = np.max(x, axis=axis, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
-        log_total = np.log(np.sum(np.exp(x - top), axis=axis))
-    return np.asarray(log_total + np.squeeze(top, axis=axis))
+        log_total = np.log(np.sum(np.exp(x - largest), axis=axis))
+    return np.asarray(log_total + np.squeeze(largest, axis=axis))
 
 
 def log_complement(log_p: Array) -> Array:
@@ -86,9 +89,9 @@ def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
             return np.asarray(np.log(x))
         log_value = np.asarray(np.log(scipy.special.betainc(a, a, x)))
 
-    deep = (x < 0.5) & (log_value < _DEEP)
-    if np.any(deep):
-        log_value[deep] = _log_symmetric_beta_series(a, x[deep])
+    is_tiny = (x < 0.5) & (log_value < _LOG_NEAR_UNDERFLOW)
+    if np.any(is_tiny):
+        log_value[is_tiny] = _log_symmetric_beta_series(a, x[is_tiny])
     return log_value
 
 

@@ -1,4 +1,7 @@
-"""Matrix functions with first derivatives that hold where eigenvalues repeat.
+"""Matrix functions, such as the logarithm of a symmetric matrix, with first derivatives
+that hold where eigenvalues repeat. All functions take batches: matrices lie along the
+last two axes. Derivatives are made of divided differences (f(λ) − f(μ))/(λ − μ) of f at
+pairs of eigenvalues.
 
 Theorem (Daleckii and Krein 1965). Let S = U·diag(λ)·Uᵀ be symmetric. The derivative of
 a matrix function f at S in the direction E is U (K ⊙ UᵀEU) Uᵀ, with the divided
@@ -66,9 +69,9 @@ def skew(x: Array) -> Array:
 
 def sinc(xp: Any, x: Array) -> Array:
     """Return sin(x)/x elementwise, and 1 at 0, without a division by 0."""
-    zero = x == 0
-    safe = xp.where(zero, 1.0, x)
-    return xp.where(zero, 1.0, xp.sin(safe) / safe)
+    is_zero = x == 0
+    nonzero = xp.where(is_zero, 1.0, x)
+    return xp.where(is_zero, 1.0, xp.sin(nonzero) / nonzero)
 
 
 def svd(x: Array) -> tuple[Array, Array, Array]:
@@ -92,12 +95,12 @@ def svd(x: Array) -> tuple[Array, Array, Array]:
         The right singular vectors, as rows.
     """
     xp = namespace(x)
-    x, finite = _finite(xp, x)
+    x, is_finite = _replace_nonfinite(xp, x)
     U, s, Vh = xp.linalg.svd(x, full_matrices=False)
     return (
-        xp.where(finite, U, xp.nan),
-        xp.where(finite[..., 0], s, xp.nan),
-        xp.where(finite, Vh, xp.nan),
+        xp.where(is_finite, U, xp.nan),
+        xp.where(is_finite[..., 0], s, xp.nan),
+        xp.where(is_finite, Vh, xp.nan),
     )
 
 
@@ -124,8 +127,8 @@ def well_scaled(x: Array) -> Array:
 def det(x: Array) -> Array:
     """Return determinants; NaN, without a warning, for a matrix that is not finite."""
     xp = namespace(x)
-    x, finite = _finite(xp, x)
-    return xp.where(finite[..., 0, 0], xp.linalg.det(x), xp.nan)
+    x, is_finite = _replace_nonfinite(xp, x)
+    return xp.where(is_finite[..., 0, 0], xp.linalg.det(x), xp.nan)
 
 
 def skew_eigen(W: Array) -> tuple[Array, Array]:
@@ -144,13 +147,15 @@ def skew_eigen(W: Array) -> tuple[Array, Array]:
         Unitary matrices with W = Z·diag(iw)·Z*.
     """
     xp = namespace(W)
-    W, finite = _finite(xp, W)
-    kind = xp.complex64 if W.dtype == xp.float32 else xp.complex128
-    w, Z = xp.linalg.eigh(xp.astype(W, kind) * -1j)
-    return xp.where(finite[..., 0], w, xp.nan), Z
+    W, is_finite = _replace_nonfinite(xp, W)
+
+    # −iW is Hermitian, with the real eigenvalues w.
+    complex_type = xp.complex64 if W.dtype == xp.float32 else xp.complex128
+    w, Z = xp.linalg.eigh(xp.astype(W, complex_type) * -1j)
+    return xp.where(is_finite[..., 0], w, xp.nan), Z
 
 
-def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
+def _replace_nonfinite(xp: Any, x: Array) -> tuple[Array, Array]:
     """Return matrices with 0 in place of those that are not finite, and which are.
 
     LAPACK raises on NaN. Callers decompose the first result, and put NaN where the
@@ -168,20 +173,21 @@ def _finite(xp: Any, x: Array) -> tuple[Array, Array]:
     x : array of shape (..., m, n)
         The finite matrices; 0 in place of the others.
     is_finite : array of bool, shape (..., 1, 1)
-        Which matrices were finite.
+        Whether a matrix was finite, for each matrix.
     """
-    finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
-    return xp.where(finite, x, 0.0), finite
+    is_finite = xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
+    return xp.where(is_finite, x, 0.0), is_finite
 
 
 def sym_function(
-    A: Array, U: Array, values: Array, divided: Callable[[], Array]
+    A: Array, U: Array, values: Array, divided_differences: Callable[[], Array]
 ) -> Array:
     """Return f(A) for symmetric A, with its derivative.
 
     The caller has computed the eigenvectors U of A. The derivative in the direction E
-    is U(K ⊙ UᵀEU)Uᵀ, with the divided differences K (Daleckii and Krein 1965). It is
-    carried by a term of value 0 in A minus a constant copy of A.
+    is U(K ⊙ UᵀEU)Uᵀ, with the divided differences K (Daleckii and Krein 1965). This
+    expression is added to f(A) with E = A − (a constant copy of A). It has the value 0,
+    and a library that differentiates it finds the derivative of f(A).
 
     Parameters
     ----------
@@ -191,9 +197,9 @@ def sym_function(
         Their eigenvectors, a constant.
     values : array, shape (..., m)
         The values of f at the eigenvalues.
-    divided : callable
-        Returns the divided differences of f at pairs of eigenvalues, (..., m, m). It is
-        called only if derivatives may be asked for.
+    divided_differences : callable
+        Returns K, the divided differences of f at pairs of eigenvalues, of shape
+        (..., m, m). It is called only if derivatives may be asked for.
 
     Returns
     -------
@@ -203,7 +209,8 @@ def sym_function(
     value = (U * values[..., None, :]) @ U.mT
     if not differentiable(A):
         return value
-    return value + U @ (divided() * (U.mT @ (A - constant(A)) @ U)) @ U.mT
+    E = A - constant(A)  # 0, but it carries the derivative
+    return value + U @ (divided_differences() * (U.mT @ E @ U)) @ U.mT
 
 
 def polar(C: Array) -> tuple[Array, Array, Array]:
@@ -233,6 +240,8 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
     W = U @ Vh
     if not differentiable(C):
         return W, c, U
+
+    # dW = UΩVᵀ, for the change C − base of value 0.
     X = U.mT @ (C - base) @ Vh.mT
     total = c[..., :, None] + c[..., None, :]
     omega = xp.where(total > 0, (X - X.mT) / xp.where(total > 0, total, 1.0), 0.0)
@@ -264,9 +273,10 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
     angles, eigenvectors = skew_eigen(base)
     value, mean = skew_exp_eigen(angles, eigenvectors)
     if differentiable(W):
+        # The divided differences of e^z at iθ and iφ: e^{i(θ+φ)/2}·sinc((θ−φ)/2).
         half = angles / 2
-        turn = phase(xp, half, eigenvectors.dtype)
-        divided_differences = turn[..., :, None] * turn[..., None, :]
+        half_phase = phase(xp, half, eigenvectors.dtype)
+        divided_differences = half_phase[..., :, None] * half_phase[..., None, :]
         divided_differences = divided_differences * xp.astype(
             sinc(xp, half[..., :, None] - half[..., None, :]), eigenvectors.dtype
         )
@@ -376,6 +386,8 @@ def reflect(p: Array, x: Array) -> Array:
     m, r = p.shape[-2:]
     W, _, _ = polar(p[..., :r, :])
     Y = p @ W.mT + like(p, np.eye(m, r))
+
+    # Hx. The top block of Y is I + EᵀpWᵀ, symmetric up to roundoff.
     top = Y[..., :r, :]
     return x - Y @ xp.linalg.solve((top + top.mT) / 2, Y.mT @ x)
 
@@ -401,13 +413,13 @@ def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
     xp = namespace(z)
     n = len(factor)
     # The position in z of each matrix entry; above the diagonal, that of its mirror
-    # image.
-    place = np.zeros((n, n), dtype=np.int64)
-    place[np.tril_indices(n, k)] = np.arange(n * (n + 1 + 2 * k) // 2)
-    full = xp.take(
-        z, xp.asarray(np.maximum(place, place.T).ravel(), device=device(z)), axis=-1
-    )
-    return xp.reshape(full, (*z.shape[:-1], n, n)) * like(z, factor)
+    # image. Entries that z does not have get position 0 and the factor 0.
+    position = np.zeros((n, n), dtype=np.int64)
+    position[np.tril_indices(n, k)] = np.arange(n * (n + 1 + 2 * k) // 2)
+    position = np.maximum(position, position.T)
+
+    entries = xp.take(z, xp.asarray(position.ravel(), device=device(z)), axis=-1)
+    return xp.reshape(entries, (*z.shape[:-1], n, n)) * like(z, factor)
 
 
 def lower_triangle(A: Array, k: int = -1) -> Array:
@@ -478,7 +490,7 @@ def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
     return U @ S @ (U if V is None else V).mT
 
 
-def divided_log(x: Array, y: Array) -> Array:
+def log_divided_difference(x: Array, y: Array) -> Array:
     """Return the divided difference log[x, y] = (log x − log y)/(x − y) for x, y > 0.
 
     It is computed as log1p(t)/(t·min), where min is the smaller of x and y, and t =
@@ -496,14 +508,14 @@ def divided_log(x: Array, y: Array) -> Array:
     """
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
-    low = xp.where(x < y, x, y)
-    low = xp.where(low > 0, low, xp.nan)
-    t = xp.abs(x - y) / low
-    safe = xp.where(t == 0, 1.0, t)
-    return xp.where(t == 0, 1.0, xp.log1p(safe) / safe) / low
+    smaller = xp.where(x < y, x, y)
+    smaller = xp.where(smaller > 0, smaller, xp.nan)
+    t = xp.abs(x - y) / smaller
+    nonzero_t = xp.where(t == 0, 1.0, t)
+    return xp.where(t == 0, 1.0, xp.log1p(nonzero_t) / nonzero_t) / smaller
 
 
-def divided_exp(x: Array, y: Array) -> Array:
+def exp_divided_difference(x: Array, y: Array) -> Array:
     """Return the divided difference exp[x, y] = (e^x − e^y)/(x − y), and e^x at x = y.
 
     It is computed as e^max·(1 − e^−t)/t, where max is the larger of x and y, and t = |x
@@ -522,16 +534,18 @@ def divided_exp(x: Array, y: Array) -> Array:
     xp = namespace(x, y)
     x, y = xp.broadcast_arrays(x, y)
     t = xp.abs(x - y)
-    safe = xp.where(t == 0, 1.0, t)
+    nonzero_t = xp.where(t == 0, 1.0, t)
     larger = xp.where(x < y, y, x)
-    mean_decay = xp.where(t == 0, 1.0, -xp.expm1(-safe) / safe)
+    mean_decay = xp.where(t == 0, 1.0, -xp.expm1(-nonzero_t) / nonzero_t)
     return xp.exp(larger) * mean_decay
 
 
 def apply(
-    S: Array, f: Callable[[Array], Array], divided: Callable[[Array, Array], Array]
+    S: Array,
+    f: Callable[[Array], Array],
+    divided_difference: Callable[[Array, Array], Array],
 ) -> Array:
-    """Return f(S) for symmetric S.
+    """Return the matrix function f(S) for symmetric S.
 
     First derivatives are exact at any S; second ones need simple eigenvalues.
 
@@ -541,8 +555,8 @@ def apply(
         Symmetric matrices.
     f : callable
         The function of the eigenvalues.
-    divided : callable
-        divided(x, y) = (f(x) − f(y))/(x − y), and f'(x) at x = y.
+    divided_difference : callable
+        The function (f(x) − f(y))/(x − y) of x and y, which is f′(x) at x = y.
 
     Returns
     -------
@@ -561,25 +575,28 @@ def apply(
         K are the divided differences at pairs of eigenvalues, and U the eigenvectors.
         """
         w, U = eigh(*arrays)
-        K = divided(w[..., :, None], w[..., None, :])
-        return apply(*arrays, f, divided), sandwich(U, K * (U.mT @ sym(*changes) @ U))
+        K = divided_difference(w[..., :, None], w[..., None, :])
+        change = sandwich(U, K * (U.mT @ sym(*changes) @ U))
+        return apply(*arrays, f, divided_difference), change
 
     return custom_jvp(value, rule, S)
 
 
 def exp_sym(S: Array) -> Array:
     """Return the matrix exponential of symmetric S."""
-    return apply(S, namespace(S).exp, divided_exp)
+    return apply(S, namespace(S).exp, exp_divided_difference)
 
 
 def log_sym(S: Array) -> Array:
     """Return the matrix logarithm of symmetric positive definite S."""
-    return apply(S, namespace(S).log, divided_log)
+    return apply(S, namespace(S).log, log_divided_difference)
 
 
 def log1p_sym(S: Array) -> Array:
     """Return log(I + S) for symmetric S > −I, with all digits of a small S."""
-    return apply(S, namespace(S).log1p, lambda x, y: divided_log(1 + x, 1 + y))
+    return apply(
+        S, namespace(S).log1p, lambda x, y: log_divided_difference(1 + x, 1 + y)
+    )
 
 
 def sqrt_sym(S: Array) -> Array:
@@ -609,8 +626,8 @@ def cholesky(A: Array) -> Array:
         return xp.linalg.cholesky(A)
     m = A.shape[-1]
     index = xp.arange(m, device=device(A))
-    # A column of L is one of what is left of A, divided by the root of its pivot; its
-    # product with itself is then subtracted.
+    # Column j of L is column j of the remaining matrix, divided by the root of its
+    # diagonal entry (the pivot). Its product with itself is then subtracted.
     columns = []
     for j in range(m):
         pivot = A[..., j, j]
@@ -769,11 +786,14 @@ def cholesky_minus_identity(E: Array) -> Array:
     index = xp.arange(m, device=device(E))
     columns = []
     for j in range(m):
+        # √(1 + pivot) of the matrix I + E.
         pivot = E[..., j, j]
         is_positive = pivot > -1
         safe_pivot = xp.where(is_positive, pivot, 0.0)
         root = xp.where(is_positive, xp.sqrt(1 + safe_pivot), xp.nan)
-        diagonal = (pivot / (1 + root))[..., None]  # √(1 + pivot) − 1
+
+        # The column of F: √(1 + pivot) − 1 on the diagonal, and the entries below.
+        diagonal = (pivot / (1 + root))[..., None]
         below = xp.where(index > j, E[..., :, j] / root[..., None], 0.0)
         columns.append(xp.where(index == j, diagonal, below))
         E = E - below[..., :, None] * below[..., None, :]

@@ -1,13 +1,13 @@
-"""Piecewise Chebyshev series of functions of one variable.
+"""Functions of one variable, stored as polynomials on short intervals. An interval is
+cut into panels. On each panel, every function is a Chebyshev series of degree 23
+through its values at 24 nodes, and a panel is halved until the last coefficients of its
+series vanish.
 
-An interval is cut into panels; on each panel every function is a Chebyshev series of
-degree 23 through its values at the Chebyshev nodes (Trefethen, *Approximation Theory
-and Approximation Practice*, 2013). A panel is halved until its last coefficients
-vanish.
+See Trefethen, *Approximation Theory and Approximation Practice*, 2013.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from curvedp.numerics.directed_rounding import Array
 # the panel or to 1.
 RESOLUTION = 1e-12
 
+# The Chebyshev nodes on [−1, 1], and the matrix that turns the values at them into the
+# coefficients of the series: c_k = 2/24·Σ_j f(cos θ_j)·cos(kθ_j), half of it for k = 0.
 _N_NODES = 24
 _INDEX = np.arange(_N_NODES)
 _ANGLES = np.pi * (_INDEX + 0.5) / _N_NODES
@@ -30,12 +32,13 @@ _TO_COEFFICIENTS[0] /= 2
 _STAND_IN_FOR_MINUS_INFINITY = -1e300
 
 _MAX_HALVINGS = 40
-# With a coarse resolution, halvings after which what is left is taken for noise.
+# If the functions are noisy, a panel is halved at most so often. Last coefficients that
+# are still large then are the noise of the functions.
 _MAX_COARSE_HALVINGS = 20
 
 
 def _last_coefficients(coefficients: Array) -> Array:
-    """Return the largest of the last three coefficients in modulus, by panel and function.
+    """Return the size of the last three coefficients, for each panel and function.
 
     Parameters
     ----------
@@ -48,6 +51,15 @@ def _last_coefficients(coefficients: Array) -> Array:
         The size of the end of each series.
     """
     return np.asarray(np.abs(coefficients[:, :, -3:]).max(axis=2))
+
+
+class _Locations(NamedTuple):
+    """Where points lie among the panels: one entry for each point in every field."""
+
+    panel: Array  # the index of the panel that contains the point
+    z: Array  # the coordinate of the point on its panel, from −1 to 1
+    dz_dx: Array  # 2/width of the panel
+    distance_beyond: Array  # how far the point lies beyond the last panel; 0 within
 
 
 class PiecewiseChebyshev:
@@ -82,7 +94,19 @@ class PiecewiseChebyshev:
         resolution: float,
         lowest_value: float,
     ) -> None:
-        """Store the functions; the series has no panel until `add` is called."""
+        """Store the functions; the series has no panel until `add` is called.
+
+        Parameters
+        ----------
+        functions : callable
+            Takes a flat array and returns one array of values for each function.
+        argument_rounding : callable
+            By how much rounding changes the argument, in units of 2^-50.
+        resolution : float
+            The relative error that the functions have.
+        lowest_value : float
+            Values of the first function below it do not matter.
+        """
         self._functions = functions
         self._argument_rounding = argument_rounding
         self._resolution = resolution
@@ -109,6 +133,8 @@ class PiecewiseChebyshev:
             are any.
         """
         lows, highs, coefficients = self._halve_until_resolved(edges[:-1], edges[1:])
+
+        # Append the new panels in increasing order.
         order = np.argsort(lows)
         if len(self.edges):
             self.edges = np.concatenate([self.edges, highs[order]])
@@ -146,7 +172,7 @@ class PiecewiseChebyshev:
         return other
 
     def _interpolate(self, lows: Array, highs: Array) -> tuple[Array, Array]:
-        """Return the values at the nodes of panels, and the Chebyshev series through them.
+        """Return the values at the nodes of panels, and the series through them.
 
         Parameters
         ----------
@@ -165,6 +191,8 @@ class PiecewiseChebyshev:
         centers = (lows + highs)[:, None] / 2
         half_widths = (highs - lows)[:, None] / 2
         nodes = centers + half_widths * _NODES
+
+        # Evaluate all functions at all nodes; the axes are panels, functions and nodes.
         results = self._functions(nodes.ravel())
         stacked = np.stack([result.reshape(nodes.shape) for result in results], axis=1)
         values = np.maximum(stacked, _STAND_IN_FOR_MINUS_INFINITY)
@@ -194,10 +222,12 @@ class PiecewiseChebyshev:
         for n_halvings in range(_MAX_HALVINGS):
             values, coefficients = self._interpolate(lows, highs)
             is_finished = self._is_resolved(values, coefficients, lows, highs)
+            # Noise cannot be resolved: record it, and stop halving.
             if self._is_noisy and n_halvings >= _MAX_COARSE_HALVINGS:
                 self._record_noise(values, coefficients, is_finished)
                 is_finished[:] = True
 
+            # Keep the finished panels.
             finished_lows.append(lows[is_finished])
             finished_highs.append(highs[is_finished])
             finished_coefficients.append(coefficients[is_finished])
@@ -208,6 +238,7 @@ class PiecewiseChebyshev:
                     np.concatenate(finished_coefficients),
                 )
 
+            # Both halves of each panel that is not finished.
             middles = (lows + highs)[~is_finished] / 2
             lows = np.concatenate([lows[~is_finished], middles])
             highs = np.concatenate([middles, highs[~is_finished]])
@@ -232,6 +263,8 @@ class PiecewiseChebyshev:
         of the support of a sum of losses, where a tail drops to 0 too steeply for any
         panel.
 
+        A larger tolerance would make the series less accurate than `resolution` says.
+
         Parameters
         ----------
         values : array, shape (panels, functions, 24)
@@ -251,6 +284,7 @@ class PiecewiseChebyshev:
         last = _last_coefficients(coefficients)
         allowed_error = self._allowed_error(values, lows, highs)
         is_resolved = np.all(last <= allowed_error, axis=1)
+
         if self._is_noisy:
             is_resolved |= values[:, 0].max(axis=1) < 2 * self._lowest_value
         return np.asarray(is_resolved)
@@ -269,7 +303,7 @@ class PiecewiseChebyshev:
         coefficients : array, shape (panels, functions, 24)
             The Chebyshev coefficients.
         is_resolved : array of bool, shape (panels,)
-            Which panels are resolved.
+            Whether a panel is resolved, for each panel.
         """
         matters = ~is_resolved & (values[:, 0].max(axis=1) > self._lowest_value)
         last = _last_coefficients(coefficients)
@@ -300,8 +334,8 @@ class PiecewiseChebyshev:
         rounding = 2.0**-50 * self._argument_rounding(highs)[:, None] * steepness
         return np.asarray(self._resolution * size + rounding)
 
-    def _locate(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """Find the panel of each point.
+    def _locate(self, x: Array) -> _Locations:
+        """Find the panel of each point, and its place on the panel.
 
         Parameters
         ----------
@@ -310,14 +344,8 @@ class PiecewiseChebyshev:
 
         Returns
         -------
-        panel : array of int
-            Its index; points outside belong to the first or the last panel.
-        z : array
-            The point in the coordinate of the panel, which runs from −1 to 1.
-        dz_dx : array
-            2/width of the panel.
-        distance_beyond : array
-            How far the point lies beyond the last panel, 0 inside.
+        _Locations
+            Points outside of all panels belong to the first or the last panel.
         """
         inside = np.minimum(x, self.edges[-1])
         panel = np.clip(
@@ -325,13 +353,14 @@ class PiecewiseChebyshev:
             0,
             len(self._coefficients) - 1,
         )
+
         low = self.edges[panel]
         high = self.edges[panel + 1]
         z = np.clip((2 * inside - low - high) / (high - low), -1.0, 1.0)
         distance_beyond = np.where(np.isfinite(x), x - inside, 0.0)
-        return panel, z, 2 / (high - low), distance_beyond
+        return _Locations(panel, z, 2 / (high - low), distance_beyond)
 
-    def value(self, x: Array, which: int) -> Array:
+    def value(self, x: Array, function_index: int) -> Array:
         """Evaluate one of the functions by Clenshaw's recurrence.
 
         With the coefficients cₖ of the panel and its coordinate z in [−1, 1], the sums
@@ -342,7 +371,7 @@ class PiecewiseChebyshev:
         ----------
         x : array
             Points. Beyond the last panel, the value at its end is returned.
-        which : int
+        function_index : int
             The index of the function.
 
         Returns
@@ -350,20 +379,21 @@ class PiecewiseChebyshev:
         array
             The values, of the shape of `x`.
         """
-        panel, panel_coordinate, _, _ = self._locate(x)
-        coefficients = self._coefficients[:, which].T
-        two_z = 2 * panel_coordinate
-        sum_now = sum_before = np.zeros_like(panel_coordinate)
+        panel, z, _, _ = self._locate(x)
+        coefficients = self._coefficients[:, function_index].T
+        two_z = 2 * z
+        # After the step of degree k, `sum_now` is b_k and `sum_before` is b_{k+1}.
+        sum_now = sum_before = np.zeros_like(z)
         for degree in range(_N_NODES - 1, 0, -1):
             sum_now, sum_before = (
                 coefficients[degree].take(panel) + two_z * sum_now - sum_before,
                 sum_now,
             )
-        return np.asarray(
-            coefficients[0].take(panel) + panel_coordinate * sum_now - sum_before
-        )
+        return np.asarray(coefficients[0].take(panel) + z * sum_now - sum_before)
 
-    def value_and_slope(self, x: Array, which: int) -> tuple[Array, Array, Array]:
+    def value_and_slope(
+        self, x: Array, function_index: int
+    ) -> tuple[Array, Array, Array]:
         """Evaluate one of the functions and its derivative.
 
         Clenshaw's recurrence (see `value`) is differentiated term by term.
@@ -372,7 +402,7 @@ class PiecewiseChebyshev:
         ----------
         x : array
             Points. Beyond the last panel, the function is continued linearly.
-        which : int
+        function_index : int
             The index of the function.
 
         Returns
@@ -382,14 +412,14 @@ class PiecewiseChebyshev:
         distance_beyond : array
             How far each point lies beyond the last panel; 0 within the panels.
         """
-        panel, panel_coordinate, dz_dx, distance_beyond = self._locate(x)
-        coefficients = self._coefficients[:, which].T
-        two_z = 2 * panel_coordinate
-        sum_now = sum_before = slope_now = slope_before = np.zeros_like(
-            panel_coordinate
-        )
+        # Locate the points in their panels.
+        panel, z, dz_dx, distance_beyond = self._locate(x)
+        coefficients = self._coefficients[:, function_index].T
+        two_z = 2 * z
+        sum_now = sum_before = slope_now = slope_before = np.zeros_like(z)
         # From the highest degree k down, with b_{n} = b_{n+1} = 0:
-        #     b_k = c_k + 2z·b_{k+1} − b_{k+2},    b′_k = 2b_{k+1} + 2z·b′_{k+1} − b′_{k+2}.
+        #     b_k = c_k + 2z·b_{k+1} − b_{k+2},
+        #     b′_k = 2b_{k+1} + 2z·b′_{k+1} − b′_{k+2}.
         # `sum_now` and `sum_before` are b_{k+1} and b_{k+2}, and slopes are b′.
         for degree in range(_N_NODES - 1, 0, -1):
             slope_now, slope_before = (
@@ -400,10 +430,13 @@ class PiecewiseChebyshev:
                 coefficients[degree].take(panel) + two_z * sum_now - sum_before,
                 sum_now,
             )
-        slope = (sum_now + panel_coordinate * slope_now - slope_before) * dz_dx
+
+        # The last step gives the derivative and the value. Beyond the last panel the
+        # function is continued linearly.
+        slope = (sum_now + z * slope_now - slope_before) * dz_dx
         value = (
             coefficients[0].take(panel)
-            + panel_coordinate * sum_now
+            + z * sum_now
             - sum_before
             + slope * distance_beyond
         )

@@ -1,4 +1,7 @@
-"""Quadrature rules for integrands that end like a root or a power at their limits."""
+"""Quadrature rules, for integrands that behave like a root or a power at the ends of
+their interval. A rule is a list of nodes and weights. The integral is about the sum of
+the weights times the integrand at the nodes.
+"""
 
 import math
 from functools import lru_cache

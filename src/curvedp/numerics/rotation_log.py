@@ -1,7 +1,6 @@
-"""Logarithms of rotation matrices that keep their digits near the identity and near π.
-
-The argument of `rotation_log` is D = R − I, which has the digits of a rotation R near
-the identity; R itself does not.
+"""Logarithms of rotation matrices: the skew-symmetric matrix Ω with exp Ω = R. They
+keep their digits for rotations R near the identity and near half a turn. The argument
+is D = R − I, because R itself has lost the digits of a small rotation.
 """
 
 from typing import Any
@@ -77,6 +76,8 @@ def _log_by_quaternion(D: Array) -> Array:
     xp = namespace(D)
     quaternion = _largest_quaternion_column(D)  # a multiple of h
     quaternion = xp.where(quaternion[..., :1] < 0, -quaternion, quaternion)
+
+    # The angle divided by the length of the vector part; 2/scalar in the limit 0.
     scalar = quaternion[..., :1]
     vector = quaternion[..., 1:]
     length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
@@ -87,9 +88,11 @@ def _log_by_quaternion(D: Array) -> Array:
         2 / xp.where(is_zero, scalar, nonzero_length),
         2 * xp.atan2(nonzero_length, scalar) / nonzero_length,
     )
-    rotation_vector = angle_over_length * vector  # angle times unit axis
+
+    # The angle times the unit axis, as a skew matrix: the entries (1, 0), (2, 0) and
+    # (2, 1) of the matrix of the cross product.
+    rotation_vector = angle_over_length * vector
     x, y, z = (rotation_vector[..., i] for i in range(3))
-    # The entries (1, 0), (2, 0) and (2, 1) of the matrix of the cross product.
     return skew_from_vector(xp.stack([z, -y, x], axis=-1), 3)
 
 
@@ -126,6 +129,8 @@ def _largest_quaternion_column(D: Array) -> Array:
         [scalar_y, xy, d11 - d00 - d22, yz],
         [scalar_z, xz, yz, d22 - d00 - d11],
     )
+
+    # Choose the column of 4hhᵀ with the largest diagonal entry.
     products = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)  # 4hhᵀ
     diagonal = xp.linalg.diagonal(products)
     largest = xp.argmax(diagonal, axis=-1, keepdims=True)
@@ -151,6 +156,9 @@ def _log_by_half_angles(D: Array) -> Array:
 
     If c is 0 to round-off, the plane turns by π. K is then 0 as well, except perhaps
     for signs that tell the sense of the rotation, and a quarter turn is taken for B.
+
+    tests/geometry/test_rotations.py checks exp(log R) = R, near the identity and near
+    half turns.
 
     Parameters
     ----------
@@ -239,5 +247,7 @@ def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
     is_nonzero = xp.abs(modulus) > _ZERO_DIFFERENCE
     reciprocal = xp.where(is_nonzero, 1 / xp.where(is_nonzero, modulus, 1.0), 0.0)
     inverse_phase = phase(xp, -(half_w[..., :, None] + half_w[..., None, :]), Z.dtype)
+
+    # Divide the entries by e^{i(w_r + w_s)/2}·sinc((w_r − w_s)/2).
     K = xp.astype(reciprocal, Z.dtype) * inverse_phase
     return skew(divided_difference_map(K, Z, change))

@@ -1,8 +1,10 @@
-"""Many 3×3 SPD matrices at a time: one long vector for each of six entries.
+"""Logarithms and eigenvalues of many 3×3 positive definite matrices at a time. A matrix
+is given by the six entries of its lower triangle. Each entry is one long array, with an
+element for each matrix, so that all operations are element by element.
 
-Every operation is element by element, and an element that is finished does not change
-any more, so that no result depends on the other matrices of the batch. There are two
-functions, both for a point p = LLᵀ; cond is the condition number.
+An element that is finished does not change any more, so that no result depends on the
+other matrices of the batch. There are two functions, both for a point p = LLᵀ; cond is
+the condition number.
 
 - `whitened_logs` is for passes over diffusion tensors. It computes log A for A =
   L⁻¹XL⁻ᵀ as a polynomial c₀ + c₁·A + c₂·A², Newton's interpolation of log at the
@@ -39,7 +41,7 @@ _POSITIONS = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))  # (row, column)
 _OFF_DIAGONAL = (1, 3, 4)  # indices of the off-diagonal entries among the six
 _ROOT2 = 2**0.5  # by which `pack` multiplies them
 
-_BLOCK = 1 << 11  # pairs whose some sixty vectors stay in the cache
+_PAIRS_PER_BLOCK = 1 << 11  # pairs whose some sixty vectors stay in the cache
 
 # Condition number up to which tests/geometry/test_spd.py finds errors below 3e-13.
 _LARGEST_CONDITION = 1e4
@@ -47,7 +49,7 @@ _LARGEST_CONDITION = 1e4
 _SWEEPS = 10  # of Jacobi rotations, at most; four or five are taken
 
 # Frobenius norm of L⁻¹qL⁻ᵀ − I below which a pair counts as near.
-_NEAR = 0.25
+_LARGEST_NEAR_NORM = 0.25
 
 # Largest ratio of the units of q and p, either way: its square must be a double.
 _LARGEST_RATIO = 1e100
@@ -182,6 +184,9 @@ def log_polynomial(A: Entries) -> Polynomial:
     three eigenvalues are equal, the last factor is 0 and its coefficient does not
     matter.
 
+    Only quotients of positive numbers appear, so that nothing cancels;
+    tests/geometry/test_spd.py compares the result with high-precision arithmetic.
+
     Parameters
     ----------
     A : six arrays
@@ -250,6 +255,7 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
 
     # The diagonal of A − mean·I, its scale and its determinant.
     diagonal0, diagonal1, diagonal2 = a00 - mean, a11 - mean, a22 - mean
+
     scale_square = (
         diagonal0 * diagonal0
         + diagonal1 * diagonal1
@@ -257,11 +263,14 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
         + 2 * (square10 + square20 + square21)
     ) * (1 / 6)
     scale = xp.sqrt(scale_square)
+
     det = (
         diagonal0 * (diagonal1 * diagonal2 - square21)
         - a10 * (a10 * diagonal2 - 2 * a20 * a21)
         - square20 * diagonal1
     )
+
+    # Compute ½·det B, cut to [−1, 1] in spite of rounding.
     scale_cube = xp.where(scale_square > 0, scale_square * scale, one)
     half_det_B = xp.clip(0.5 * det / scale_cube, -1.0, 1.0)
 
@@ -269,6 +278,8 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
     separated_is_high = half_det_B >= 0
     signed_scale = xp.where(separated_is_high, scale, -scale)
     root = separated_root(xp.abs(half_det_B))
+
+    # The other two eigenvalues lie at equal distances from −root/2.
     half_gap = _HALF_ROOT3 * xp.sqrt(xp.clip(4 - root * root, 0.0, None))
     separated = mean + signed_scale * root
     middle = mean + signed_scale * (-0.5 * root + half_gap)
@@ -303,9 +314,31 @@ def squared(A: Entries) -> list[Array]:
     ]
 
 
-def log_spectrum3(
-    p: np.ndarray, q: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+class LogSpectrum3(NamedTuple):
+    """The log-eigenvalues of n pairs (p, q) of 3×3 matrices, with p = LLᵀ.
+
+    The eigenvalues are those of A = L⁻¹qL⁻ᵀ.
+
+    Attributes
+    ----------
+    L : array, shape (n, 3, 3)
+        The Cholesky factors of p.
+    logs : array, shape (n, 3)
+        The logarithms of the eigenvalues of A, in no particular order.
+    U : array, shape (n, 3, 3)
+        The eigenvectors of A, as columns.
+    is_doubtful : array of bool, shape (n,)
+        Whether a pair needs more precision than doubles have; its rows of `logs` and
+        `U` may be anything.
+    """
+
+    L: np.ndarray
+    logs: np.ndarray
+    U: np.ndarray
+    is_doubtful: np.ndarray
+
+
+def log_spectrum3(p: np.ndarray, q: np.ndarray) -> LogSpectrum3:
     """Return the log-eigenvalues of pairs of 3×3 matrices (p, q), for NumPy arrays.
 
     For p = LLᵀ these are the logarithms of the eigenvalues of A = L⁻¹qL⁻ᵀ, which are
@@ -318,34 +351,30 @@ def log_spectrum3(
 
     Returns
     -------
-    L : array, shape (n, 3, 3)
-        The Cholesky factors of p.
-    logs : array, shape (n, 3)
-        The logarithms of the eigenvalues of A, in no particular order.
-    U : array, shape (n, 3, 3)
-        The eigenvectors of A, as columns.
-    is_doubtful : array of bool, shape (n,)
-        Which pairs need more precision than doubles have; their rows of `logs` and `U`
-        may be anything.
+    LogSpectrum3
+        The Cholesky factors, log-eigenvalues and eigenvectors of all pairs.
     """
+    # Make room for the results of all pairs.
     is_empty = 0 in (len(p), len(q))
     n = 0 if is_empty else max(len(p), len(q))
     L = np.zeros((n, 3, 3))
     logs = np.empty((n, 3))
     U = np.empty((n, 3, 3))
     is_doubtful = np.empty(n, dtype=bool)
+
+    # Work on blocks of pairs; a single matrix stands beside all of them.
     with np.errstate(all="ignore"):
-        for start in range(0, n, _BLOCK):
-            rows = slice(start, min(start + _BLOCK, n))
+        for start in range(0, n, _PAIRS_PER_BLOCK):
+            rows = slice(start, min(start + _PAIRS_PER_BLOCK, n))
             p_entries = _entries(p if len(p) == 1 else p[rows])
             q_entries = _entries(q if len(q) == 1 else q[rows])
-            _fill_block(
+            _write_log_spectra(
                 p_entries, q_entries, L[rows], logs[rows], U[rows], is_doubtful[rows]
             )
-    return L, logs, U, is_doubtful
+    return LogSpectrum3(L, logs, U, is_doubtful)
 
 
-def _fill_block(
+def _write_log_spectra(
     p: Entries,
     q: Entries,
     L: np.ndarray,
@@ -356,7 +385,7 @@ def _fill_block(
     """Write the log-eigenvalues of a block of pairs (p, q) into given arrays.
 
     Where q is near p, eigenvalues λ of E = L⁻¹(q − p)L⁻ᵀ are computed and log(1 + λ) is
-    taken, because the digits are in q − p. Elsewhere `_far_spectrum` is used.
+    taken, because the digits are in q − p. Elsewhere `_log_spectrum_by_jacobi` is used.
 
     Parameters
     ----------
@@ -390,7 +419,7 @@ def _fill_block(
     E = np.broadcast_arrays(*congruence(p_inverse, difference))
     diagonal_square = E[0] ** 2 + E[2] ** 2 + E[5] ** 2
     off_diagonal_square = E[1] ** 2 + E[3] ** 2 + E[4] ** 2
-    is_near = diagonal_square + 2 * off_diagonal_square < _NEAR**2
+    is_near = diagonal_square + 2 * off_diagonal_square < _LARGEST_NEAR_NORM**2
 
     if is_near.any():
         rows = _row_index(is_near)
@@ -402,7 +431,7 @@ def _fill_block(
     is_far = ~is_near & ~is_doubtful
     if is_far.any():
         rows = _row_index(is_far)
-        logs[rows], U[rows] = _far_spectrum(
+        logs[rows], U[rows] = _log_spectrum_by_jacobi(
             _take_rows(p_inverse, rows), _take_rows(q_factor, rows), len(E[0][rows])
         )
 
@@ -423,7 +452,7 @@ def _row_index(mask: np.ndarray) -> Any:
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
-def _far_spectrum(
+def _log_spectrum_by_jacobi(
     p_inverse: Entries, q_factor: Entries, n_pairs: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return log-eigenvalues and eigenvectors of A = L⁻¹qL⁻ᵀ for p and q far apart.
@@ -458,10 +487,14 @@ def _far_spectrum(
         [zero, m11 * k11, m21 * k11 + m22 * k21],
         [zero, zero, m22 * k22],
     ]
+
+    # Make the columns orthogonal.
     columns = [
         [np.broadcast_to(entry, (n_pairs,)) for entry in column] for column in products
     ]
     columns, eigenvalues = _one_sided_jacobi(columns)
+
+    # The directions of the columns are the eigenvectors.
     eigenvectors = []
     for column, squared_length in zip(columns, eigenvalues, strict=True):
         inverse_length = 1 / np.sqrt(squared_length)
@@ -482,6 +515,9 @@ def _one_sided_jacobi(
     that are orthogonal to working precision are not rotated. The pairs are gone through
     until no matrix needs a rotation.
 
+    Columns must be rotated, not scaled: the product of the matrix with its transpose
+    must not change.
+
     Parameters
     ----------
     columns : list of three lists of three arrays
@@ -500,10 +536,14 @@ def _one_sided_jacobi(
         for i, j in ((0, 1), (0, 2), (1, 2)):
             x, y = columns[i], columns[j]
             x_square, y_square, product = dot(x, x), dot(y, y), dot(x, y)
+
+            # Columns that are orthogonal already are not rotated.
             must_rotate = product * product > _ORTHOGONAL * (x_square * y_square)
             if not must_rotate.any():
                 continue
             has_rotated = True
+
+            # Rotate both columns by the angle that makes them orthogonal.
             gap = y_square - x_square
             tan = _rotation_tangent(gap, product, must_rotate)
             cos = 1 / np.sqrt(1 + tan * tan)
@@ -515,6 +555,8 @@ def _one_sided_jacobi(
                 cos * (y_entry + tan * x_entry)
                 for x_entry, y_entry in zip(x, y, strict=True)
             ]
+
+        # Stop if no matrix needed a rotation.
         if not has_rotated:
             break
     return columns, [dot(x, x) for x in columns]
@@ -534,7 +576,7 @@ def _rotation_tangent(
     product : array
         ⟨x, y⟩.
     must_rotate : array of bool
-        Which matrices are rotated.
+        Whether a matrix is rotated, for each matrix.
 
     Returns
     -------
@@ -542,6 +584,8 @@ def _rotation_tangent(
         The tangents; 0 where nothing is rotated.
     """
     denominator = np.abs(gap) + np.sqrt(gap * gap + 4 * product * product)
+
+    # An infinite divisor gives the tangent 0.
     denominator = np.where(must_rotate, denominator, np.inf)
     return np.asarray(2 * np.where(gap < 0, -product, product) / denominator)
 
@@ -561,9 +605,9 @@ def _entries(X: np.ndarray) -> Entries:
     six arrays of shape (n,)
         The entries (0,0), (1,0), (1,1), (2,0), (2,1), (2,2).
     """
-    x00, x01, x02, x10, x11, x12, x20, x21, x22 = np.ascontiguousarray(
-        X.reshape(len(X), 9).T
-    )
+    # Nine arrays, each contiguous in memory; the digits are row and column.
+    nine_entries = np.ascontiguousarray(X.reshape(len(X), 9).T)
+    x00, x01, x02, x10, x11, x12, x20, x21, x22 = nine_entries
     return (
         x00,
         0.5 * (x01 + x10),
@@ -582,7 +626,7 @@ def _take_rows(A: Entries, rows: Any) -> Entries:
     A : six arrays
         The lower triangles of matrices, with one element for each matrix.
     rows : slice or array of int
-        Which matrices.
+        The indices of the wanted matrices.
 
     Returns
     -------
@@ -605,12 +649,14 @@ def _cholesky(A: Entries) -> Entries:
     six arrays
         The lower triangle of L.
     """
+    # Column by column: the root of the diagonal entry, and the entries below it.
     a00, a10, a11, a20, a21, a22 = A
     l00 = np.sqrt(a00)
     l10, l20 = a10 / l00, a20 / l00
     l11 = np.sqrt(a11 - l10 * l10)
     l21 = (a21 - l10 * l20) / l11
-    return l00, l10, l11, l20, l21, np.sqrt(a22 - l20 * l20 - l21 * l21)
+    l22 = np.sqrt(a22 - l20 * l20 - l21 * l21)
+    return l00, l10, l11, l20, l21, l22
 
 
 def _inverse(L: Entries) -> Entries:

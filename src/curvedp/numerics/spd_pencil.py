@@ -1,7 +1,10 @@
-"""The pencil (p, q) of two SPD matrices: log-eigenvalues to high relative accuracy.
+"""Logarithms of the eigenvalues of L⁻¹qL⁻ᵀ for positive definite matrices p = LLᵀ and
+q, to high relative accuracy. Affine-invariant distances depend on them. A quick path
+works in floats; a careful path, in twice that precision, serves pairs (p, q) with large
+condition numbers.
 
-Definition. With the Cholesky factor L of p = LLᵀ, the eigenvalues of the pencil are
-those of A = L⁻¹qL⁻ᵀ. Affine-invariant distances and logarithms depend on log λ(A).
+Definition. With the Cholesky factor L of p = LLᵀ, the eigenvalues of the pencil (p, q)
+are those of A = L⁻¹qL⁻ᵀ.
 
 There are two ways to compute them. cond is the condition number of a matrix, and u the
 unit roundoff.
@@ -13,8 +16,8 @@ product of condition numbers above 100, the careful path takes over:
 - The Cholesky factor, the triangular solves and A itself are computed in twice the
   working precision, as pairs of floats (Dekker 1971). Their error is
   u²·cond(p)·cond(A).
-- A Cholesky factor G of A with diagonal pivoting is computed in pairs too. Its columns
-  decrease in size, and each is accurate on its own scale.
+- A Cholesky factor G of A with diagonal pivoting is computed in that precision too.
+  Its columns decrease in size, and each is accurate on its own scale.
 - One-sided Jacobi rotations make the columns of G orthogonal. Their relative error does
   not depend on that scaling (Demmel and Veselić 1992).
 
@@ -42,7 +45,7 @@ from curvedp.numerics.spd3 import log_spectrum3
 _SWEEPS = 15  # of Jacobi's method, at most
 
 # Product of condition numbers beyond which the careful path is taken.
-_DOUBTFUL = 100.0
+_LARGEST_PLAIN_CONDITION = 100.0
 
 # Rows up to which JAX compiles the careful path; beyond, compiling the unrolled pair
 # arithmetic takes longer than it is worth.
@@ -50,7 +53,7 @@ _LARGEST_COMPILED = 3
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _DoubleDouble:
     """Numbers of twice the working precision: the unevaluated sums high + low.
 
     A sum or a product is rounded to a float, and its rounding error, which is a float
@@ -61,12 +64,12 @@ class _Pair:
     low: Array  # what rounding left out
 
     @classmethod
-    def exactly(cls, A: Array) -> "_Pair":
+    def exactly(cls, A: Array) -> "_DoubleDouble":
         """Return the pair that equals an array of floats exactly."""
         return cls(A, namespace(A).zeros_like(A))
 
     @classmethod
-    def rounded(cls, s: Array, e: Array) -> "_Pair":
+    def rounded(cls, s: Array, e: Array) -> "_DoubleDouble":
         """Return s + e as a pair whose high part is the sum rounded to a float.
 
         Parameters
@@ -78,13 +81,13 @@ class _Pair:
 
         Returns
         -------
-        _Pair
+        _DoubleDouble
             The same sum, exactly.
         """
         total = s + e
         return cls(total, e - (total - s))
 
-    def map(self, f: Callable[[Array], Array]) -> "_Pair":
+    def map(self, f: Callable[[Array], Array]) -> "_DoubleDouble":
         """Return f applied to both parts.
 
         Parameters
@@ -94,81 +97,85 @@ class _Pair:
 
         Returns
         -------
-        _Pair
+        _DoubleDouble
             f(high) + f(low).
         """
-        return _Pair(f(self.high), f(self.low))
+        return _DoubleDouble(f(self.high), f(self.low))
 
-    def __getitem__(self, index: Any) -> "_Pair":
+    def __getitem__(self, index: Any) -> "_DoubleDouble":
         """Return some of the numbers, by any index of arrays."""
         return self.map(lambda part: part[index])
 
-    def where(self, mask: Array) -> "_Pair":
+    def where(self, mask: Array) -> "_DoubleDouble":
         """Return the numbers where the mask holds, and 0 elsewhere."""
         xp = namespace(self.high)
         return self.map(lambda part: xp.where(mask, part, xp.zeros_like(part)))
 
-    def __add__(self, other: "_Pair") -> "_Pair":
+    def __add__(self, other: "_DoubleDouble") -> "_DoubleDouble":
         """Return the sum. The sum of the high parts is exact, with its error e."""
         s, e = two_sum(self.high, other.high)
-        return _Pair.rounded(s, e + (self.low + other.low))
+        return _DoubleDouble.rounded(s, e + (self.low + other.low))
 
-    def __sub__(self, other: "_Pair") -> "_Pair":
+    def __sub__(self, other: "_DoubleDouble") -> "_DoubleDouble":
         """Return the difference, as the sum with −other."""
         return self + other.map(lambda part: -part)
 
-    def __mul__(self, other: "_Pair") -> "_Pair":
+    def __mul__(self, other: "_DoubleDouble") -> "_DoubleDouble":
         """Return the product. The product of two low parts is too small to count."""
         p, e = two_product(namespace(self.high), self.high, other.high)
-        return _Pair.rounded(p, e + (self.high * other.low + self.low * other.high))
+        return _DoubleDouble.rounded(
+            p, e + (self.high * other.low + self.low * other.high)
+        )
 
-    def __truediv__(self, other: "_Pair") -> "_Pair":
+    def __truediv__(self, other: "_DoubleDouble") -> "_DoubleDouble":
         """Return the quotient of the high parts, after one step of long division."""
         q = self.high / other.high
-        remainder = self - _Pair.exactly(q) * other
-        return _Pair.rounded(q, (remainder.high + remainder.low) / other.high)
+        remainder = self - _DoubleDouble.exactly(q) * other
+        return _DoubleDouble.rounded(q, (remainder.high + remainder.low) / other.high)
 
-    def sqrt(self) -> "_Pair":
+    def sqrt(self) -> "_DoubleDouble":
         """Return the square root; NaN where the number is not positive.
 
         It is the root of the high part, corrected by one step of Newton's method.
 
         Returns
         -------
-        _Pair
+        _DoubleDouble
             The roots.
         """
         xp = namespace(self.high)
         is_positive = self.high > 0
         safe = xp.where(is_positive, self.high, xp.ones_like(self.high))
         root = xp.where(is_positive, xp.sqrt(safe), xp.nan)
-        remainder = self - _Pair(*two_product(xp, root, root))
-        return _Pair.rounded(root, (remainder.high + remainder.low) / (2 * root))
+        remainder = self - _DoubleDouble(*two_product(xp, root, root))
+        return _DoubleDouble.rounded(
+            root, (remainder.high + remainder.low) / (2 * root)
+        )
 
 
-def _stack(parts: list[_Pair], axis: int) -> _Pair:
-    """Return the pairs stacked along a new axis.
+def _stack(parts: list[_DoubleDouble], axis: int) -> _DoubleDouble:
+    """Return numbers of twice the working precision stacked along a new axis.
 
     Parameters
     ----------
-    parts : list of pairs
+    parts : list of _DoubleDouble
         Arrays in twice the working precision.
     axis : int
         The new axis.
 
     Returns
     -------
-    _Pair
+    _DoubleDouble
         One array in twice the working precision.
     """
     xp = namespace(parts[0].high)
-    return _Pair(
+    return _DoubleDouble(
         xp.stack([part.high for part in parts], axis=axis),
         xp.stack([part.low for part in parts], axis=axis),
     )
 
 
-def _cholesky(A: Array) -> _Pair:
+def _accurate_cholesky(A: Array) -> _DoubleDouble:
     """Return the lower triangular L with LLᵀ = A, in twice the working precision.
 
     A matrix that is not positive definite gives NaN.
@@ -180,11 +187,11 @@ def _cholesky(A: Array) -> _Pair:
 
     Returns
     -------
-    _Pair of shape (..., m, m)
+    _DoubleDouble of shape (..., m, m)
         L, with a relative error of about u²·cond(A), u the unit roundoff.
     """
     index = namespace(A).arange(A.shape[-1], device=device(A))
-    remainder = _Pair.exactly(A)
+    remainder = _DoubleDouble.exactly(A)
     columns = []
     for j in range(A.shape[-1]):
         pivot_root = remainder[..., j, j : j + 1].sqrt()
@@ -214,9 +221,13 @@ def log_cholesky_change(p: Array, q: Array) -> Array:
         K − L below the diagonal, and log(Kⱼⱼ/Lⱼⱼ) on it.
     """
     xp = namespace(p, q)
-    L, K = _cholesky(p), _cholesky(q)
+    # K − L, of which the part below the diagonal is the result.
+    L, K = _accurate_cholesky(p), _accurate_cholesky(q)
     difference = K - L
     is_diagonal = xp.eye(p.shape[-1], dtype=xp.bool, device=device(q))
+
+    # log(K/L) on the diagonal: log1p of the relative change, or the plain logarithm
+    # where K is much smaller than L.
     L_diagonal = xp.where(is_diagonal, L.high, 1.0)
     relative_change = xp.where(is_diagonal, difference.high / L_diagonal, 0.0)
     diagonal_ratio = xp.where(is_diagonal, K.high, 1.0) / L_diagonal
@@ -227,57 +238,64 @@ def log_cholesky_change(p: Array, q: Array) -> Array:
     return xp.where(is_diagonal, log_ratio, difference.high)
 
 
-def _lower_solve(L: _Pair, B: _Pair) -> _Pair:
-    """Return L⁻¹B in pairs, for lower triangular L, by forward substitution.
+def _accurate_lower_solve(L: _DoubleDouble, B: _DoubleDouble) -> _DoubleDouble:
+    """Return L⁻¹B in twice the working precision, for lower triangular L.
+
+    It is computed by forward substitution.
 
     Parameters
     ----------
-    L : _Pair of shape (..., m, m)
+    L : _DoubleDouble of shape (..., m, m)
         Lower triangular matrices, in twice the working precision.
-    B : _Pair of shape (..., m, n)
+    B : _DoubleDouble of shape (..., m, n)
         Right-hand sides, in twice the working precision.
 
     Returns
     -------
-    _Pair of shape (..., m, n)
+    _DoubleDouble of shape (..., m, n)
         The solutions X of LX = B.
     """
-    rows: list[_Pair] = []
+    rows: list[_DoubleDouble] = []
     for i in range(L.high.shape[-1]):
         rows.append(B[..., i, :] / L[..., i, i, None])
         B = B - L[..., :, i, None] * rows[-1][..., None, :]
     return _stack(rows, -2)
 
 
-def _congruence(L: _Pair, S: Array) -> _Pair:
-    """Return the whitened matrix L⁻¹SL⁻ᵀ in pairs, for symmetric S.
+def _accurate_whitening(L: _DoubleDouble, S: Array) -> _DoubleDouble:
+    """Return the whitened matrix L⁻¹SL⁻ᵀ in twice the working precision.
 
     Parameters
     ----------
-    L : _Pair of shape (..., m, m)
+    L : _DoubleDouble of shape (..., m, m)
         Lower triangular matrices, in twice the working precision.
     S : array, shape (..., m, m)
         Symmetric matrices.
 
     Returns
     -------
-    _Pair of shape (..., m, m)
+    _DoubleDouble of shape (..., m, m)
         The whitened matrices, in twice the working precision.
     """
     # First L⁻¹S, then L⁻¹ times its transpose.
-    return _lower_solve(L, _lower_solve(L, _Pair.exactly(S)).map(lambda half: half.mT))
+    return _accurate_lower_solve(
+        L, _accurate_lower_solve(L, _DoubleDouble.exactly(S)).map(lambda half: half.mT)
+    )
 
 
-def _pivoted_cholesky(A: _Pair) -> Array:
+def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
     """Return a factor G with GGᵀ = A whose columns decrease in size.
 
     Each column belongs to the row with the largest diagonal entry among those that have
-    not been a pivot yet. The arithmetic is in pairs; G is rounded to the working
-    precision.
+    not been a pivot yet. The arithmetic is in twice the working precision; G is rounded
+    to one.
+
+    The order of the pivots must be by size, on which the accuracy of small eigenvalues
+    rests.
 
     Parameters
     ----------
-    A : _Pair, shape (..., m, m)
+    A : _DoubleDouble, shape (..., m, m)
         SPD matrices in twice the working precision.
 
     Returns
@@ -293,23 +311,28 @@ def _pivoted_cholesky(A: _Pair) -> Array:
     columns = []
     for _ in range(m):
         diagonal = xp.linalg.diagonal(A.high)
-        # NaN and the rows of earlier pivots lose every comparison.
+        # The largest remaining diagonal entry. NaN and the rows of earlier pivots lose
+        # every comparison.
         j = xp.argmax(
             xp.where((is_left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1
         )
         is_pivot = index == j[..., None]
+
+        # The row of the pivot is a column of A, because A is symmetric.
         column = A.where(is_pivot[..., None, :]).map(lambda part: xp.sum(part, axis=-1))
         pivot = column.where(is_pivot).map(
             lambda part: xp.sum(part, axis=-1, keepdims=True)
         )
         column = (column / pivot.sqrt()).where(is_left > 0)
         columns.append(column.high)
+
+        # What remains of A.
         is_left = xp.where(is_pivot, xp.zeros_like(is_left), is_left)
         A = A - column[..., :, None] * column[..., None, :]
     return xp.stack(columns, axis=-1)
 
 
-def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
+def _one_sided_jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     """Return log σ² and U of G = U·diag(σ)·Vᵀ, by one-sided Jacobi rotations.
 
     A sweep makes the columns orthogonal pair by pair, in a round robin of all pairs. An
@@ -350,9 +373,9 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         number of sweeps so far.
         """
         G, active, count = state
-        rotated, largest_cosine = _jacobi_round(xp, G)
+        rotated, largest_cosine = _rotate_column_pairs(xp, G)
         for _ in range(n_columns - 2):
-            rotated, next_cosine = _jacobi_round(xp, rotated)
+            rotated, next_cosine = _rotate_column_pairs(xp, rotated)
             largest_cosine = xp.maximum(largest_cosine, next_cosine)
         G = xp.where(active[..., None, None], rotated, G)
         return G, active & (largest_cosine > tolerance), count + 1
@@ -362,6 +385,7 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         _, active, count = state
         return (xp.any(active) | in_public_time()) & (count < _SWEEPS)
 
+    # Sweep until all matrices have converged.
     all_active = xp.ones_like(G[..., 0, 0]) > 0
     G = repeat_while(goes_on, sweep, (G, all_active, 0))[0]
     square = xp.sum(G * G, axis=-2)
@@ -373,11 +397,13 @@ def _jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
 
 
-def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
+def _rotate_column_pairs(xp: Any, G: Array) -> tuple[Array, Array]:
     """Make pairs of columns orthogonal, and rearrange the columns for the next round.
 
     There are 2k columns. Column i is paired with column 2k − 1 − i. Afterwards all
     columns but the first move on by one place, so other pairs meet in the next round.
+
+    The permutation must bring every pair of columns together once in 2k − 1 rounds.
 
     Parameters
     ----------
@@ -404,6 +430,9 @@ def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
     x_square = xp.sum(x * x, axis=-2)
     y_square = xp.sum(y * y, axis=-2)
     product_xy = xp.sum(x * y, axis=-2)
+
+    # The tangent t of the angle solves t² + 2qt − 1 = 0 with q = gap/(2·x·y). It is
+    # written without q, which may be infinite.
     gap = y_square - x_square
     denominator = xp.abs(gap) + xp.sqrt(gap * gap + 4 * product_xy * product_xy)
     tan = (
@@ -413,11 +442,14 @@ def _jacobi_round(xp: Any, G: Array) -> tuple[Array, Array]:
     )
     cos = (1 / xp.sqrt(1 + tan * tan))[..., None, :]
     tan = tan[..., None, :]
+
+    # Compute the cosine of the angle between the columns before the rotation.
     product = xp.where(
         x_square * y_square > 0, x_square * y_square, xp.ones_like(x_square)
     )
     largest_cosine = xp.max(xp.abs(product_xy) / xp.sqrt(product), axis=-1)
 
+    # Put the rotated columns into their places for the next round.
     new_x = cos * (x - tan * y)
     new_y = cos * (y + tan * x)
     columns = xp.concat([new_x, xp.take(new_y, flip, axis=-1)], axis=-1)
@@ -441,6 +473,7 @@ def condition(L: Array) -> Array:
         Numbers >= 1, which decide whether doubles are accurate enough.
     """
     xp = namespace(L)
+
     inverse = lower_solve(L, like(L, np.eye(L.shape[-1])))
 
     def largest_sum(A: Array, axis: int) -> Array:
@@ -455,7 +488,7 @@ def condition(L: Array) -> Array:
     )
 
 
-def _refine(
+def _replace_doubtful_results(
     doubtful: Array,
     plain: tuple[Array, ...],
     careful: Callable[..., tuple[Array, ...]],
@@ -463,13 +496,14 @@ def _refine(
 ) -> Any:
     """Return the plain results, with careful ones in place of those that are doubtful.
 
-    The plain path works in doubles, the careful path in pairs of doubles. A result
-    depends on its own matrix alone, whatever the other matrices of the batch are.
+    The plain path works in the working precision, the careful path in twice the working
+    precision. A result depends on its own matrix alone, whatever the other matrices of
+    the batch are.
 
     Parameters
     ----------
     doubtful : array of bool
-        Which matrices of the batch need the careful path.
+        Whether a matrix needs the careful path, for each matrix of the batch.
     plain : tuple of arrays
         The results of the plain path, for all matrices.
     careful : callable
@@ -518,7 +552,8 @@ def _refine(
             xp.any(doubtful), lambda a: merge(careful(*a)), lambda a: plain, args
         )
 
-    # Other libraries compute none or all of the matrices in pairs of doubles.
+    # Other libraries compute none or all of the matrices in twice the working
+    # precision.
     if not in_public_time() and not bool(xp.any(doubtful)):
         return plain
     if in_public_time() or not is_numpy_array(doubtful) or batch == ():
@@ -553,17 +588,19 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
         The whitened matrix.
     """
 
-    def in_pairs(p: Array, v: Array) -> tuple[Array, Array]:
-        """Return L and L⁻¹vL⁻ᵀ, computed in pairs of doubles and rounded."""
-        factor = _cholesky(p)
-        W = _congruence(factor, v)
+    def in_double_double(p: Array, v: Array) -> tuple[Array, Array]:
+        """Return L and L⁻¹vL⁻ᵀ, computed in twice the working precision and rounded."""
+        factor = _accurate_cholesky(p)
+        W = _accurate_whitening(factor, v)
         return factor.high, sym(W.high + W.low)
 
     xp = namespace(p, v)
     L = cholesky(p)
     W = whiten(L, v)
-    doubtful = xp.broadcast_to(condition(L) > _DOUBTFUL, W.shape[:-2])
-    L, W = _refine(doubtful, (xp.broadcast_to(L, W.shape), W), in_pairs, p, v)
+    doubtful = xp.broadcast_to(condition(L) > _LARGEST_PLAIN_CONDITION, W.shape[:-2])
+    L, W = _replace_doubtful_results(
+        doubtful, (xp.broadcast_to(L, W.shape), W), in_double_double, p, v
+    )
     return L, W
 
 
@@ -602,7 +639,8 @@ def _log_spectrum_of_tensors(
     """Return `log_spectrum` of 3×3 NumPy matrices, by closed forms where they suffice.
 
     With p = LLᵀ, it consists of the eigenvalues of L⁻¹qL⁻ᵀ and the eigenvectors. The
-    matrices for which the closed form is not accurate are computed in pairs of doubles.
+    matrices for which the closed form is not accurate are computed in twice the working
+    precision.
 
     Parameters
     ----------
@@ -624,14 +662,17 @@ def _log_spectrum_of_tensors(
         (a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3)
         for a in (p, q)
     ]
+
+    # Use the closed forms, and find out where they are not accurate.
     L, logs, U, doubtful = log_spectrum3(*one_batch_axis)
     if doubtful.any():
         rows = np.flatnonzero(doubtful)
         doubtful_p, doubtful_q = (
             np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in one_batch_axis
         )
+
         doubtful_q, log_scale = match_scale(doubtful_p, doubtful_q)
-        L[rows], logs[rows], U[rows] = _log_spectrum_in_pairs(doubtful_p, doubtful_q)
+        L[rows], logs[rows], U[rows] = _accurate_log_spectrum(doubtful_p, doubtful_q)
         logs[rows] += log_scale[:, None]
     return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
 
@@ -643,9 +684,9 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     With p = LLᵀ, it consists of the log-eigenvalues of L⁻¹qL⁻ᵀ and the eigenvectors.
     The plain path takes log(1 + mu) for the eigenvalues mu of L⁻¹(q − p)L⁻ᵀ: the
     difference q − p holds the digits of near points. Matrices for which the product of
-    condition numbers is above `_DOUBTFUL` are computed again in pairs of doubles. Both
-    paths work on q in the units of p; the logarithm of the factor between the units is
-    added at the end.
+    condition numbers is above `_LARGEST_PLAIN_CONDITION` are computed again in twice
+    the working precision. Both paths work on q in the units of p; the logarithm of the
+    factor between the units is added at the end.
 
     Parameters
     ----------
@@ -668,17 +709,19 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     logs = xp.where(
         is_positive, xp.log1p(xp.where(is_positive, mu, xp.zeros_like(mu))), xp.nan
     )
+
+    # Where the plain path is not accurate enough, results of the careful path.
     smallest, largest = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
     # Written so that NaN and a negative eigenvalue are doubtful.
-    doubtful = ~(condition(L) * largest <= _DOUBTFUL * smallest)
-    L, logs, U = _refine(
-        doubtful, (xp.broadcast_to(L, U.shape), logs, U), _log_spectrum_in_pairs, p, q
+    doubtful = ~(condition(L) * largest <= _LARGEST_PLAIN_CONDITION * smallest)
+    L, logs, U = _replace_doubtful_results(
+        doubtful, (xp.broadcast_to(L, U.shape), logs, U), _accurate_log_spectrum, p, q
     )
     return L, logs + log_scale[..., None], U
 
 
 def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
-    """Divide q by the power of two that brings its trace closest to that of p.
+    """Divide q by the power of two that brings its trace closest to the trace of p.
 
     If p and q were in different units, q − p would lose the digits of one of them.
 
@@ -696,6 +739,8 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
     """
     xp = namespace(p, q)
     q_trace, p_trace = xp.linalg.trace(q), xp.linalg.trace(p)
+
+    # Find the power of two.
     has_ratio = (q_trace > 0) & (p_trace > 0) & (q_trace < xp.inf) & (p_trace < xp.inf)
     power = xp.round(
         xp.log2(xp.where(has_ratio, q_trace, 1.0))
@@ -708,12 +753,14 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
     return q * first_factor * second_factor, power * log(2.0)
 
 
-def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
-    """Return `log_spectrum` computed in pairs of doubles: the careful path.
+def _accurate_log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
+    """Return `log_spectrum` computed in twice the working precision: the careful path.
 
     With p = LLᵀ, A = L⁻¹qL⁻ᵀ. Near matrices, for which every eigenvalue of A is within
     ¼ of 1, take log(1 + mu) for the eigenvalues mu of L⁻¹(q − p)L⁻ᵀ. Far ones take the
     singular values of a pivoted Cholesky factor of A, by one-sided Jacobi rotations.
+
+    tests/geometry/test_spd.py compares the logarithms with high-precision arithmetic.
 
     Parameters
     ----------
@@ -730,10 +777,17 @@ def _log_spectrum_in_pairs(p: Array, q: Array) -> tuple[Array, Array, Array]:
         The eigenvectors, as columns.
     """
     xp = namespace(p, q)
-    L = _cholesky(p)
-    whitened_difference = _congruence(L, q - p)
+    # Near matrices: the eigenvalues of the whitened difference.
+    L = _accurate_cholesky(p)
+    whitened_difference = _accurate_whitening(L, q - p)
     mu, near_vectors = eigh(sym(whitened_difference.high + whitened_difference.low))
-    far_logs, far_vectors = _jacobi(xp, _pivoted_cholesky(_congruence(L, q)))
+
+    # Far matrices: the squared singular values of a factor of A.
+    far_logs, far_vectors = _one_sided_jacobi(
+        xp, _accurate_pivoted_cholesky(_accurate_whitening(L, q))
+    )
+
+    # Choose for each matrix.
     is_near = (xp.max(xp.abs(mu), axis=-1) < 0.25)[..., None]
     near_logs = xp.log1p(xp.where(is_near, mu, xp.zeros_like(mu)))
     return (

@@ -1,9 +1,12 @@
-"""The logarithm of the Stiefel manifold, by Newton's method on a small problem.
+"""The logarithm of the Stiefel manifold of orthonormal m×r frames: the velocity of the
+shortest geodesic from a frame p to a frame q. In the coordinates of a frame [p Q] that
+spans both, the geodesic starts at E, the r×r identity above k rows of zeros. Its
+velocity [A; B] (A skew, B of size k×r) is found by Newton's method.
 
 Definitions. p and q are orthonormal m×r frames, and [p Q] is a frame with r + k columns
-that spans both, k <= r. The geodesic from p has a velocity pA + QB, with A skew (r×r)
-and B of size k×r. In the frame [p Q] it runs from E = [I; 0] to E + `endpoint`(A, B),
-so that the problem has the size (r + k)×r, however large m is.
+that spans both, k <= r. The geodesic from p has a velocity pA + QB. In the frame [p Q]
+it runs from E = [I; 0] to E + `endpoint`(A, B), so that the problem has the size (r +
+k)×r, however large m is.
 
 The unknown (A, B) is stored as one array X = [A; B], a tangent vector at E. Newton's
 method solves endpoint(X) = target. Large linear systems are solved by GMRES: in the
@@ -41,7 +44,7 @@ _STEP_DIVISORS = (1, 4, 16)
 # Entries of Jacobians at once in a JAX program, see `map_in_blocks`.
 _JAX_BLOCK = 1 << 15
 
-# Numbers in the derivatives of a block of points.
+# The largest number of floats in the derivatives of a block of points.
 _BLOCK = 1 << 21
 
 
@@ -68,10 +71,12 @@ def endpoint(A: Array, B: Array) -> tuple[Array, Array]:
         N orthogonal to p, the end of the geodesic has the part N·mean.
     """
     r = A.shape[-1]
-    rise, mean = skew_exp(generator(A, B))
-    turn, _ = skew_exp(-A)
+    left_change, mean = skew_exp(generator(A, B))
+    right_change, _ = skew_exp(-A)
     head = mean[..., :r, :r]
-    return _compose(rise[..., :, :r], turn), head + head @ turn
+    return _end_minus_start(
+        left_change[..., :, :r], right_change
+    ), head + head @ right_change
 
 
 def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
@@ -102,26 +107,32 @@ def reduced_log(top: Array, bottom: Array) -> tuple[Array, Array]:
     B : array, shape (..., k, r)
         The other block.
     """
+    # One problem for each point; `flat` has a single batch axis.
     xp = namespace(top, bottom)
     target = xp.concat([top, bottom], axis=-2)
     rows, r = target.shape[-2:]
     n_unknowns = _n_unknowns(rows, r)
     n_targets = math.prod(target.shape[:-2])
     flat = xp.reshape(target, (n_targets, rows, r))
+
+    # One point at once, or many in blocks.
     if n_targets <= 1:
-        X = _solve(xp, target)
+        X = _shortest_solution(xp, target)
     elif is_jax_array(target):
         block_size = max(1, _JAX_BLOCK // n_unknowns**2)
-        X = map_in_blocks(partial(_solve, xp), flat, block_size)
+        X = map_in_blocks(partial(_shortest_solution, xp), flat, block_size)
         X = xp.reshape(X, target.shape)
     else:  # in blocks, so that memory stays flat
         block_size = max(1, _BLOCK // (rows * rows * n_unknowns))
-        parts = [_solve(xp, flat[part, ...]) for part in blocks(n_targets, block_size)]
-        X = xp.reshape(xp.concat(parts), target.shape)
+        solutions = [
+            _shortest_solution(xp, flat[block, ...])
+            for block in blocks(n_targets, block_size)
+        ]
+        X = xp.reshape(xp.concat(solutions), target.shape)
     return X[..., :r, :], X[..., r:, :]
 
 
-def _solve(xp: Any, target: Array) -> Array:
+def _shortest_solution(xp: Any, target: Array) -> Array:
     """Return the shortest X with endpoint(X) = target that Newton's method finds.
 
     X = [A; B] is the velocity of a geodesic that starts at E, the identity above rows
@@ -155,16 +166,16 @@ def _solve(xp: Any, target: Array) -> Array:
         best : array, shape (..., r + k, r)
             The shortest solutions so far; NaN where there is none.
         start : array, shape (..., r + k, r)
-            Where Newton's method starts.
+            The velocities at which Newton's method starts.
 
         Returns
         -------
         array, shape (..., r + k, r)
             The shortest solutions.
         """
-        is_wanted = ~(_length(xp, best) < math.pi)
-        solution = _newton(xp, start, target, wanted=is_wanted)
-        return xp.where(is_wanted, _shorter(xp, best, solution), best)
+        is_wanted = ~(_frobenius_norm(xp, best) < math.pi)
+        solution = _solve_by_newton(xp, start, target, wanted=is_wanted)
+        return xp.where(is_wanted, _choose_shorter(xp, best, solution), best)
 
     # JAX: a compiled loop over the three starts.
     no_solution = xp.full_like(chord, xp.nan)
@@ -180,13 +191,13 @@ def _solve(xp: Any, target: Array) -> Array:
     if in_public_time():
         starts = xp.concat([chord[None, ...], _rotation_starts(xp, target)])
         all_wanted = xp.ones_like(starts[..., :1, :1], dtype=xp.bool)
-        solutions = _newton(xp, starts, target, wanted=all_wanted)
-        first_two = _shorter(xp, solutions[0, ...], solutions[1, ...])
-        return _shorter(xp, first_two, solutions[2, ...])
+        solutions = _solve_by_newton(xp, starts, target, wanted=all_wanted)
+        first_two = _choose_shorter(xp, solutions[0, ...], solutions[1, ...])
+        return _choose_shorter(xp, first_two, solutions[2, ...])
 
     # Otherwise the chord, and the other two where it does not suffice.
     X = improve(no_solution, chord)
-    if bool(xp.all(_length(xp, X) < math.pi)):
+    if bool(xp.all(_frobenius_norm(xp, X) < math.pi)):
         return X
     starts = _rotation_starts(xp, target)
     return improve(improve(X, starts[0, ...]), starts[1, ...])
@@ -211,10 +222,13 @@ def _chord_start(xp: Any, target: Array) -> Array:
     array, shape (..., r + k, r)
         The velocities X at which Newton's method starts.
     """
+    # Replace the chord of half length `half` by the arc over it.
     X = _tangent_part(xp, target, target.shape[-1])
-    half = _length(xp, target) / 2
+    half = _frobenius_norm(xp, target) / 2
     arc = 2 * xp.asin(xp.where(half < 1, half, 1.0))
-    return _unit(xp, X, _length(xp, X)) * xp.where(half < 1, arc, 2 * half)
+    return _divide_by_length(xp, X, _frobenius_norm(xp, X)) * xp.where(
+        half < 1, arc, 2 * half
+    )
 
 
 def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
@@ -242,10 +256,13 @@ def log_change(A: Array, B: Array, frame: Array, gap: Array) -> Array:
     """
     xp = namespace(A, B, gap)
     r, k = A.shape[-1], B.shape[-2]
+    # The part in the span of the frame: Newton's linear system.
     flow = _Flow.at(A, B)
     inside = frame.mT @ gap
     right_side = _to_vector(xp, flow.pull_back(inside), r)[..., None]
     change = xp.linalg.solve(flow.jacobian(xp), right_side)[..., 0]
+
+    # The part orthogonal to it.
     outside = gap - frame @ inside
     _, mean = endpoint(A, B)
     outside_change = xp.linalg.solve(mean.mT, outside.mT).mT
@@ -293,9 +310,9 @@ class _Flow(NamedTuple):
         array, shape (..., r + k, r)
             The difference, with all digits of a short geodesic.
         """
-        rise = skew_exp_eigen(self.w, self.Z)[0]
-        turn = skew_exp_eigen(self.u, self.Y)[0]
-        return _compose(rise[..., :, : self.u.shape[-1]], turn)
+        left_change = skew_exp_eigen(self.w, self.Z)[0]
+        right_change = skew_exp_eigen(self.u, self.Y)[0]
+        return _end_minus_start(left_change[..., :, : self.u.shape[-1]], right_change)
 
     def derivative(self, xp: Any, X: Array) -> Array:
         """Return the derivative of the endpoint in the direction X, moved to E.
@@ -315,6 +332,7 @@ class _Flow(NamedTuple):
         array, shape (..., r + k, r)
             The change of the end, to first order. For a short geodesic it is about X.
         """
+        # X = [a; b], as the velocity is [A; B].
         r = self.u.shape[-1]
         a, b = X[..., :r, :], X[..., r:, :]
 
@@ -347,7 +365,7 @@ class _Flow(NamedTuple):
 
         left = exp_derivative(self.Z, self.w, generator(a, b), -1)[..., :, :r]
         right = exp_derivative(self.Y, self.u, -a, 1)
-        return _tangent_part(xp, left + _pad(right, b.shape[-2]), r)
+        return _tangent_part(xp, left + _append_zero_rows(right, b.shape[-2]), r)
 
     def jacobian(self, xp: Any) -> Array:
         """Return `derivative` as a matrix, in the coordinates of `_to_vector`.
@@ -365,6 +383,7 @@ class _Flow(NamedTuple):
             The Jacobian of the end with respect to the velocity; d is the number of
             unknowns.
         """
+        # There is one coordinate vector for each unknown.
         r = self.u.shape[-1]
         k = self.w.shape[-1] - r
         basis = like(self.w, np.eye(_n_unknowns(r + k, r)))
@@ -412,7 +431,7 @@ class _Evaluation(NamedTuple):
     X: Array  # the velocity [A; B]
     flow: _Flow  # the geodesic with this velocity
     gap: Array  # target − endpoint(X)
-    size: Array  # of the gap, see `_evaluate`
+    size: Array  # the size of the gap, see `_evaluate`
 
 
 class _State(NamedTuple):
@@ -421,12 +440,12 @@ class _State(NamedTuple):
     X: Array  # the velocity [A; B]
     flow: _Flow  # the geodesic with this velocity
     gap: Array  # target − endpoint(X)
-    size: Array  # of the gap, see `_evaluate`
-    active: Array  # bool: which iterates have not converged
+    size: Array  # the size of the gap, see `_evaluate`
+    active: Array  # bool: whether an iterate has not converged
     step: Any  # the number of steps so far
 
 
-def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
+def _solve_by_newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     """Solve endpoint(X) = target by Newton's method; NaN where it does not converge.
 
     X = [A; B] is the velocity of a geodesic that starts at E, the identity above rows
@@ -442,16 +461,17 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
     target : array, shape (..., r + k, r)
         The end of the geodesic minus E.
     wanted : array of bool
-        Which solutions are wanted. The others do not move, and neither does an iterate
-        that has converged.
+        Whether the solution is wanted, for each point. Other iterates do not move, and
+        neither does an iterate that has converged.
 
     Returns
     -------
     array, shape (..., r + k, r)
         The velocity X = [A; B], or NaN.
     """
+    # Choose the gaps at which an iterate is accepted, and at which it is exact.
     eps = float(xp.finfo(target.dtype).eps)
-    scale = _length(xp, target)
+    scale = _frobenius_norm(xp, target)
     largest_accepted_gap = math.sqrt(eps) * scale
     roundoff_gap = 4 * eps * target.shape[-2] * scale
 
@@ -469,6 +489,7 @@ def _newton(xp: Any, X: Array, target: Array, *, wanted: Array) -> Array:
         """Return whether an iterate moves (or must seem to) and steps are left."""
         return (xp.any(state.active) | in_public_time()) & (state.step < _NEWTON_STEPS)
 
+    # Run the steps from the start, and drop iterates that did not converge.
     first = _evaluate(xp, X, target)
     start = _State(*first, (first.size > roundoff_gap) & wanted, 0)
     end = repeat_while(goes_on, advance, start)
@@ -491,6 +512,9 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     step would be zero, and a zero matrix is decomposed faster than others. The running
     time would then tell which records converge early, and must not depend on records.
 
+    An iterate must not depend on the other iterates of the batch, which
+    tests/geometry/test_stiefel.py checks.
+
     Parameters
     ----------
     xp : namespace
@@ -510,13 +534,13 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
     right_side = state.flow.pull_back(state.gap)
     rows, r = right_side.shape[-2:]
     if _n_unknowns(rows, r) > _MOST_DIRECT_UNKNOWNS:
-        newton_step = _gmres(xp, state.flow, right_side)
+        newton_step = _solve_by_gmres(xp, state.flow, right_side)
     else:
         right_side_vector = _to_vector(xp, right_side, r)[..., None]
         jacobian = state.flow.jacobian(xp)
         step_vector = _least_squares(xp, jacobian, right_side_vector)[..., 0]
         newton_step = _from_vector(xp, step_vector, r, rows - r)
-    step_length = _length(xp, newton_step)
+    step_length = _frobenius_norm(xp, newton_step)
     newton_step = newton_step / xp.where(step_length > 1, step_length, 1.0)
 
     # The dummy step of converged iterates: the cosines of squares have no structure
@@ -551,9 +575,9 @@ def _take_if_smaller(
     trial : _Evaluation
         All trial steps, along the first axis.
     index : int
-        Which trial step.
+        The index of the trial step.
     active : array of bool
-        Which iterates still move.
+        Whether an iterate still moves, for each point.
 
     Returns
     -------
@@ -567,6 +591,7 @@ def _take_if_smaller(
         """Return this trial of all trials where the mask holds, and `old` elsewhere."""
         return xp.where(mask, new[index, ...], old)
 
+    # Choose every field for each iterate by itself.
     flow = _Flow(
         Z=choose(takes_flow, trial.flow.Z, best.flow.Z),
         w=choose(takes_flow[..., 0], trial.flow.w, best.flow.w),
@@ -605,20 +630,25 @@ def _evaluate(xp: Any, X: Array, target: Array) -> _Evaluation:
         The flow, the gap and its size, of shape (..., 1, 1).
     """
     rows, r = X.shape[-2:]
+
+    # Compute the end of the geodesic, and its gap to the target.
     flow = _Flow.at(X[..., :r, :], X[..., r:, :])
     end = flow.endpoint()
     frame = end + like(X, np.eye(rows, r))
     gap = target - end
-    # The symmetric part of frameᵀ·gap is that of the gap which is not tangent.
+    # The gap has a part frame·S that is not tangent, where S is the symmetric part of
+    # frameᵀ·gap. `normal_part` is S.
     normal_part = frame.mT @ gap
     normal_part = (normal_part + normal_part.mT) / 2
+
+    # Measure the tangent part, and what roundoff cannot explain.
     roundoff = math.sqrt(float(xp.finfo(X.dtype).eps))
-    unexplained = xp.clip(_length(xp, normal_part) - roundoff, 0.0, None)
-    size = xp.hypot(_length(xp, gap - frame @ normal_part), unexplained)
+    unexplained = xp.clip(_frobenius_norm(xp, normal_part) - roundoff, 0.0, None)
+    size = xp.hypot(_frobenius_norm(xp, gap - frame @ normal_part), unexplained)
     return _Evaluation(X, flow, gap, size)
 
 
-def _shorter(xp: Any, X: Array, other: Array) -> Array:
+def _choose_shorter(xp: Any, X: Array, other: Array) -> Array:
     """Return the shorter of two velocities; NaN counts as longer than anything.
 
     Parameters
@@ -633,7 +663,7 @@ def _shorter(xp: Any, X: Array, other: Array) -> Array:
     array, shape (..., r + k, r)
         The shorter one for each point.
     """
-    length, other_length = _length(xp, X), _length(xp, other)
+    length, other_length = _frobenius_norm(xp, X), _frobenius_norm(xp, other)
     return xp.where((other_length < length) | xp.isnan(length), other, X)
 
 
@@ -641,9 +671,9 @@ def _least_squares(xp: Any, matrix_of_system: Array, right_side: Array) -> Array
     """Return a least-squares solution x of H·x = b, damped at the level of roundoff.
 
     It is x = (HᵀH + λI)⁻¹Hᵀb with the damping λ at the roundoff of HᵀH. The damping
-    leaves out directions that H maps to zero: those of conjugate points, and those of a
-    Krylov space that ended early. The digits that it costs are recovered by the next
-    Newton step.
+    leaves out directions that H maps to zero, as at conjugate points or in a Krylov
+    space that ended early. The digits that it costs are recovered by the next Newton
+    step.
 
     Parameters
     ----------
@@ -659,6 +689,7 @@ def _least_squares(xp: Any, matrix_of_system: Array, right_side: Array) -> Array
     array, shape (..., n, 1)
         The solution x.
     """
+    # Choose the damping from the trace of HᵀH.
     gram = matrix_of_system.mT @ matrix_of_system
     n_unknowns = gram.shape[-1]
     identity = like(matrix_of_system, np.eye(n_unknowns))
@@ -668,7 +699,7 @@ def _least_squares(xp: Any, matrix_of_system: Array, right_side: Array) -> Array
     return xp.linalg.solve(gram + damping * identity, matrix_of_system.mT @ right_side)
 
 
-def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
+def _solve_by_gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
     """Solve flow.derivative(X) = right_side by GMRES with a fixed number of steps.
 
     The solution is the combination of the vectors b, Mb, M²b, … with the smallest
@@ -677,6 +708,8 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
     coefficients solve a small least-squares problem with the matrix H. Every new basis
     vector is made orthogonal to the others twice, because the first pass leaves
     roundoff along them.
+
+    The number of steps is fixed, so that the work does not depend on the points.
 
     Parameters
     ----------
@@ -702,19 +735,26 @@ def _gmres(xp: Any, flow: _Flow, right_side: Array) -> Array:
             (*batch, *shape), dtype=right_side.dtype, device=device(right_side)
         )
 
-    right_side_length = _length(xp, right_side)
+    right_side_length = _frobenius_norm(xp, right_side)
     # Arnoldi's method; the rows of `basis` are the orthonormal vectors.
-    basis = xp.reshape(_unit(xp, right_side, right_side_length), (*batch, 1, rows * r))
+    basis = xp.reshape(
+        _divide_by_length(xp, right_side, right_side_length), (*batch, 1, rows * r)
+    )
     columns = []
     for j in range(steps):
+        # The image of the last basis vector, made orthogonal to the basis twice.
         last = xp.reshape(basis[..., j, :], right_side.shape)
         new_direction = xp.reshape(flow.derivative(xp, last), (*batch, 1, rows * r))
         first_pass = new_direction @ basis.mT
         new_direction = new_direction - first_pass @ basis
         second_pass = new_direction @ basis.mT
         new_direction = new_direction - second_pass @ basis
-        new_length = _length(xp, new_direction)
-        basis = xp.concat([basis, _unit(xp, new_direction, new_length)], axis=-2)
+
+        # It becomes the next basis vector; its coefficients are a column of H.
+        new_length = _frobenius_norm(xp, new_direction)
+        basis = xp.concat(
+            [basis, _divide_by_length(xp, new_direction, new_length)], axis=-2
+        )
         column = [first_pass + second_pass, new_length, zeros(1, steps - 1 - j)]
         columns.append(xp.concat(column, axis=-1))
 
@@ -756,7 +796,7 @@ def _rotation_starts(xp: Any, target: Array) -> Array:
 
     # The two proposals for the columns that complete the end.
     lower_rows, upper_rows = target[..., r:, :], end[..., :r, :]
-    unit_lower = _unit(
+    unit_lower = _divide_by_length(
         xp, lower_rows, xp.sqrt(xp.sum(lower_rows * lower_rows, axis=-1, keepdims=True))
     )
     for_zero_A = xp.concat(
@@ -765,17 +805,46 @@ def _rotation_starts(xp: Any, target: Array) -> Array:
     )
     proposals = xp.stack([xp.broadcast_to(complement, for_zero_A.shape), for_zero_A])
 
-    # C = (a frame that completes the end)·(the rotation that brings it closest to the
-    # proposal), with a column turned around where the determinant would be −1.
+    # The first r columns of the logarithms of the two rotations [end C].
+    rotations = _complete_to_rotations(xp, end, proposals)
+    return rotation_log(rotations - identity)[..., :, :r]
+
+
+def _complete_to_rotations(xp: Any, end: Array, proposals: Array) -> Array:
+    """Complete a frame to rotations whose other columns are close to proposals.
+
+    The other columns are C = (a frame that completes `end`)·(the rotation that brings
+    it closest to the proposal), with a column turned around where the determinant of
+    [end C] would be −1. The closest rotation is the polar factor, from a singular value
+    decomposition.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    end : array, shape (..., r + k, r)
+        The frame.
+    proposals : array, shape (2, ..., r + k, k)
+        Two proposals for the other columns.
+
+    Returns
+    -------
+    array, shape (2, ..., r + k, r + k)
+        The rotations [end C], one for each proposal.
+    """
+    # The closest completion of each proposal, with either determinant.
+    rows, r = end.shape[-2:]
+    complement = like(end, np.eye(rows))[:, r:]
     complement_of_end = matrix.reflect(end, complement)
     U, _, Vh = matrix.svd(complement_of_end.mT @ proposals)
-    two_points = xp.broadcast_to(end, (2, *end.shape))
-    parity = matrix.det(xp.concat([two_points, complement_of_end @ U @ Vh], axis=-1))
+
+    # Turn the last column of U around where the determinant is −1.
+    two_ends = xp.broadcast_to(end, (2, *end.shape))
+    parity = matrix.det(xp.concat([two_ends, complement_of_end @ U @ Vh], axis=-1))
     sign = xp.where(parity < 0, -1.0, xp.ones_like(parity))[..., None, None]
     oriented_U = xp.concat([U[..., :-1], U[..., -1:] * sign], axis=-1)
     C = complement_of_end @ oriented_U @ Vh
-    rotations = xp.concat([two_points, C], axis=-1)
-    return rotation_log(rotations - identity)[..., :, :r]
+    return xp.concat([two_ends, C], axis=-1)
 
 
 def generator(A: Array, B: Array) -> Array:
@@ -845,30 +914,39 @@ def _tangent_part(xp: Any, X: Array, r: int) -> Array:
     return xp.concat([skew(X[..., :r, :]), X[..., r:, :]], axis=-2)
 
 
-def _compose(rise: Array, turn: Array) -> Array:
-    """Return (E + rise)(I + turn) − E without adding E, so that no digits are lost.
+def _end_minus_start(left_change: Array, right_change: Array) -> Array:
+    """Return (E + left change)(I + right change) − E, with all digits of small changes.
+
+    E is the identity above rows of zeros; it is never added.
 
     Parameters
     ----------
-    rise : array, shape (..., r + k, r)
+    left_change : array, shape (..., r + k, r)
         The first r columns of exp(G) − I.
-    turn : array, shape (..., r, r)
+    right_change : array, shape (..., r, r)
         exp(−A) − I.
 
     Returns
     -------
     array, shape (..., r + k, r)
-        rise + rise·turn + [turn; 0], the end of a geodesic minus E.
+        left_change + left_change·right_change + [right_change; 0], the end of a
+        geodesic minus E.
     """
-    return rise + rise @ turn + _pad(turn, rise.shape[-2] - turn.shape[-2])
+    return (
+        left_change
+        + left_change @ right_change
+        + _append_zero_rows(
+            right_change, left_change.shape[-2] - right_change.shape[-2]
+        )
+    )
 
 
-def _pad(turn: Array, k: int) -> Array:
-    """Return [turn; 0] with k rows of zeros.
+def _append_zero_rows(x: Array, k: int) -> Array:
+    """Return [x; 0] with k rows of zeros.
 
     Parameters
     ----------
-    turn : array of shape (..., r, r)
+    x : array of shape (..., r, r)
         Matrices.
     k : int
         The number of rows to add.
@@ -878,19 +956,21 @@ def _pad(turn: Array, k: int) -> Array:
     array of shape (..., r + k, r)
         The taller matrices.
     """
-    xp = namespace(turn)
+    xp = namespace(x)
     zero = xp.zeros(
-        (*turn.shape[:-2], k, turn.shape[-1]), dtype=turn.dtype, device=device(turn)
+        (*x.shape[:-2], k, x.shape[-1]),
+        dtype=x.dtype,
+        device=device(x),
     )
-    return xp.concat([turn, zero], axis=-2)
+    return xp.concat([x, zero], axis=-2)
 
 
-def _length(xp: Any, X: Array) -> Array:
+def _frobenius_norm(xp: Any, X: Array) -> Array:
     """Return the Frobenius norms of matrices, as an array of shape (..., 1, 1)."""
     return xp.sqrt(xp.sum(X * X, axis=(-2, -1), keepdims=True))
 
 
-def _unit(xp: Any, X: Array, size: Array) -> Array:
+def _divide_by_length(xp: Any, X: Array, size: Array) -> Array:
     """Return X divided by its size, and 0 where the size is 0.
 
     Parameters
@@ -930,18 +1010,18 @@ def _from_vector(xp: Any, z: Array, r: int, k: int) -> Array:
     array, shape (..., r + k, r)
         The tangent vector, whose Frobenius norm is the length of z.
     """
-    n_turns = r * (r - 1) // 2
-    A = matrix.skew_from_vector(z[..., :n_turns], r) * math.sqrt(0.5)
-    B = xp.reshape(z[..., n_turns:], (*z.shape[:-1], k, r))
+    n_skew_entries = r * (r - 1) // 2
+    A = matrix.skew_from_vector(z[..., :n_skew_entries], r) * math.sqrt(0.5)
+    B = xp.reshape(z[..., n_skew_entries:], (*z.shape[:-1], k, r))
     return xp.concat([A, B], axis=-2)
 
 
 def _to_vector(xp: Any, X: Array, r: int) -> Array:
     """Return the orthonormal coordinates of a tangent vector [A; B] at E.
 
-    E is the r×r identity above k rows of zeros, A is skew and B any k×r matrix. They
-    are the entries of A below the diagonal, times √2, and all entries of B. Their
-    length is the Frobenius norm of [A; B].
+    E is the r×r identity above k rows of zeros, A is skew and B any k×r matrix. The
+    coordinates are the entries of A below the diagonal, times √2, and all entries of B.
+    As a vector they are as long as the Frobenius norm of [A; B].
 
     Parameters
     ----------
@@ -958,6 +1038,6 @@ def _to_vector(xp: Any, X: Array, r: int) -> Array:
         The coordinates; `_from_vector` reverses the map.
     """
     A, B = X[..., :r, :], X[..., r:, :]
-    turns = matrix.skew_to_vector(A) * math.sqrt(2)
+    skew_coordinates = matrix.skew_to_vector(A) * math.sqrt(2)
     flat = xp.reshape(B, (*B.shape[:-2], B.shape[-2] * r))
-    return xp.concat([turns, flat], axis=-1)
+    return xp.concat([skew_coordinates, flat], axis=-1)

@@ -1,8 +1,9 @@
-"""Blocks of records on all cores: NumPy releases the interpreter's lock in its loops.
+"""Run NumPy work on blocks of records in parallel, on as many threads as cores.
 
-Threads of ours and threads of the BLAS never multiply: while ours run, the BLAS has one
-each. Two sets of threads on the same cores would spin while they wait for each other,
-and beside another busy process that takes fifty times as long.
+NumPy releases the interpreter's lock in its loops, so that threads help. The BLAS, the
+library of matrix products, has threads of its own; while ours run, it gets one each.
+Two sets of threads on the same cores would spin while they wait for each other, and
+beside another busy process that takes fifty times as long.
 """
 
 import os
@@ -32,8 +33,15 @@ _lock = threading.Lock()
 _this_thread = _ThreadState()
 _controller = cache(ThreadpoolController)
 
-# One entry for each caller inside `one_blas_thread`; the first is the limiter.
-_limiters: list[Any] = []
+
+class _BlasLimit:
+    """How many callers are inside `one_blas_thread`, and the limit that they share.
+
+    Both are read and changed under `_lock`.
+    """
+
+    n_inside = 0
+    limiter: Any = None
 
 
 def blocks(count: int, size: int) -> list[slice]:
@@ -66,7 +74,7 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
     work : callable
         The function of one part.
     parts : sequence
-        What it is applied to, such as blocks of records.
+        The arguments of the function, such as blocks of records.
 
     Returns
     -------
@@ -79,9 +87,11 @@ def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Re
         with numerical_silence():
             return work(part)
 
+    # Work in this thread if there is nothing to gain from others.
     n_cores = _available_cores()
     if min(n_cores, len(parts)) <= 1 or _this_thread.is_worker:
         return [silent_work(part) for part in parts]
+
     with one_blas_thread():
         return list(_pool(os.getpid(), n_cores).map(silent_work, parts))
 
@@ -105,20 +115,22 @@ def _available_cores() -> int:
 def one_blas_thread() -> Iterator[None]:
     """Run the BLAS on one thread inside this context.
 
-    The BLAS is the library of matrix products. The setting belongs to the process: the
-    first to enter makes it, and the last to leave restores what was before.
+    The BLAS is the library of matrix products. The setting belongs to the whole
+    process, and several threads may be inside at a time: the first one to enter sets
+    the limit, and the last one to leave restores the number of threads from before.
     """
     with _lock:
-        is_first = not _limiters
-        limiter = _controller().limit(limits=1, user_api="blas") if is_first else None
-        _limiters.append(limiter)
+        if _BlasLimit.n_inside == 0:
+            _BlasLimit.limiter = _controller().limit(limits=1, user_api="blas")
+        _BlasLimit.n_inside += 1
     try:
         yield
     finally:
         with _lock:
-            limiter = _limiters.pop()  # the last to leave finds the first one's
-            if limiter is not None:
-                limiter.restore_original_limits()
+            _BlasLimit.n_inside -= 1
+            if _BlasLimit.n_inside == 0:
+                _BlasLimit.limiter.restore_original_limits()
+                _BlasLimit.limiter = None
 
 
 @cache

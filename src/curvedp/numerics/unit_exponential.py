@@ -1,4 +1,7 @@
-"""Correlation matrices from symmetric ones: exp(S + D) with a unit diagonal.
+"""Correlation matrices from symmetric ones: exp(S + D), with the diagonal matrix D for
+which the result has the diagonal 1. D is found by Newton's method. An exponential e^A
+is computed as a repeated square of e^{A/2^k}, whose *roots* e^{A/2^k} − I are kept for
+derivatives.
 
 Theorem (Archakov and Hansen 2021, Theorem 1). For every symmetric S there is exactly
 one diagonal matrix D for which exp(S + D) has the diagonal 1.
@@ -24,7 +27,7 @@ from curvedp.numerics.matrix_functions import sym
 _TAYLOR_RADIUS = 0.78
 
 # Entries of the matrices that are worked on at a time, and stay in the cache.
-_BLOCK_ENTRIES = 1 << 14
+_ENTRIES_PER_BLOCK = 1 << 14
 
 # Newton steps; seven reach 1e-10 for S up to 8 long and m up to 30
 # (tests/geometry/test_correlation.py).
@@ -34,13 +37,17 @@ _NEWTON_STEPS = 7
 # round-off.
 _CONVERGED = 1e-10
 
-# Exponents to which the quadrature rule is fitted: so many, from this one on.
+# The quadrature rule is fitted to integrals of e^{−wt}. The first number says how many
+# exponents w are used, and the second one is the smallest of them.
 _N_FITTED = 400
 _LEAST_FITTED = 1e-3
 
 
 def unit_exponential(S: Array, largest_norm: float) -> Array:
     """Return exp(S + D) for symmetric S, D the diagonal that makes its diagonal 1.
+
+    S is a symmetric matrix, and D = diag x is the only diagonal matrix for which the
+    exponential has ones on its diagonal. Newton's method finds x (`_solve_by_newton`).
 
     Parameters
     ----------
@@ -57,13 +64,14 @@ def unit_exponential(S: Array, largest_norm: float) -> Array:
         Symmetric matrices with diagonal 1.
     """
     if not is_numpy_array(S) or in_public_time():
-        return _newton(S, int(_n_squarings(largest_norm)))
+        return _solve_by_newton(S, int(_n_squarings(largest_norm)))
 
     m = S.shape[-1]
     flat = S.reshape(-1, m, m)
     result = np.empty(S.shape).reshape(-1, m, m)
 
-    # |S + D| ≤ |S| + |D| and |D| ≤ log cosh|S|
+    # The matrix whose exponential is taken is S + D with a diagonal D. Its norm is at
+    # most |S| + |D|, and |D| ≤ log cosh|S|.
     norm = np.max(np.sum(np.abs(flat), axis=-1), axis=-1)
     norm = 2 * norm + np.log1p(np.exp(-2 * norm)) - math.log(2)
     norm = np.clip(np.nan_to_num(norm), 0.0, largest_norm)
@@ -71,19 +79,19 @@ def unit_exponential(S: Array, largest_norm: float) -> Array:
     # Matrices that need equally many squarings are worked on together, in blocks.
     squarings = _n_squarings(norm)
     order = np.argsort(norm)
-    block_size = _BLOCK_ENTRIES // m**2
+    block_size = _ENTRIES_PER_BLOCK // m**2
     for n_squarings in np.unique(squarings):
         rows = order[squarings[order] == n_squarings]
         for block in np.split(rows, range(block_size, len(rows), block_size)):
-            result[block] = _newton(flat[block], int(n_squarings))
+            result[block] = _solve_by_newton(flat[block], int(n_squarings))
     return result.reshape(S.shape)
 
 
 def _n_squarings(norm: Array | float) -> Array:
     """Return how many squarings the exponential of a matrix takes.
 
-    The exponential of A is computed as the 2^k-th power of that of A/2^k, whose norm is
-    so small that Taylor's polynomial is accurate.
+    The exponential of A is computed as the 2^k-th power of the exponential of A/2^k.
+    The norm of A/2^k is so small that Taylor's polynomial is accurate.
 
     Parameters
     ----------
@@ -99,11 +107,16 @@ def _n_squarings(norm: Array | float) -> Array:
     return np.maximum(2, np.ceil(np.log2(ratio))).astype(int)
 
 
-def _newton(S: Array, n_squarings: int) -> Array:
+def _solve_by_newton(S: Array, n_squarings: int) -> Array:
     """Solve log diag exp(S + diag x) = 0 for x, and return exp(S + diag x).
 
-    Newton's method takes at most `_NEWTON_STEPS` steps. The last one is taken along the
-    derivative of the exponential, which spares computing the exponential once more.
+    Newton's method takes at most `_NEWTON_STEPS` steps. After the last one, the
+    exponential is changed along its derivative, so that it need not be computed again.
+    A NumPy matrix that has converged is not moved any more. With other libraries, and
+    where the running time must not depend on the matrices (`in_public_time`), all steps
+    are taken.
+
+    tests/geometry/test_correlation.py compares the result with many digits.
 
     Parameters
     ----------
@@ -122,10 +135,11 @@ def _newton(S: Array, n_squarings: int) -> Array:
     x = -0.5 * xp.log1p(xp.sum(S * S, axis=-1))
     takes_all_steps = not is_numpy_array(S) or in_public_time()
     for steps_left in reversed(range(_NEWTON_STEPS)):
+        # e^A − I for A = S + diag x, and the logarithm of the diagonal of e^A.
         roots = _exponential_roots(S + x[..., None] * identity, n_squarings)
         log_diagonal = xp.log1p(xp.linalg.diagonal(roots[-1]))
 
-        # ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt
+        # `slopes` has the entries ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt.
         slopes = sum(weight * X * Y for weight, X, Y in _quadrature(roots))
         right_side = (xp.exp(log_diagonal) * log_diagonal)[..., None]
         step = xp.linalg.solve(slopes, right_side)[..., 0]
@@ -137,6 +151,7 @@ def _newton(S: Array, n_squarings: int) -> Array:
         x = x - xp.where(is_active, step, 0.0)
 
     # The last step is taken along the derivative, ∫ e^{tA}·diag(step)·e^{(1−t)A} dt.
+    # `roots[-1]` is e^A − I.
     change = sum(
         weight * (X * step[..., None, :]) @ Y for weight, X, Y in _quadrature(roots)
     )
@@ -168,11 +183,14 @@ def _exponential_roots(A: Array, n_squarings: int) -> list[Array]:
     list of arrays of shape (..., m, m)
         e^{A/2^k} − I for k = n_squarings, …, 1, 0.
     """
+    # Compute the powers of the scaled matrix.
     A = A * 2.0**-n_squarings
     identity = like(A, np.eye(A.shape[-1]))
     A2 = A @ A
     A3 = A @ A2
     A4 = A2 @ A2
+
+    # Evaluate Taylor's polynomial by Horner's rule in A⁴, four terms at a time.
     highest_terms = A4 / _factorial(16)
     for order in (12, 8, 4):
         highest_terms = (
@@ -182,6 +200,8 @@ def _exponential_roots(A: Array, n_squarings: int) -> list[Array]:
             + A / _factorial(order + 1)
         )
         highest_terms = A4 @ (highest_terms + identity / _factorial(order))
+
+    # Square the first root repeatedly.
     roots = [highest_terms + A3 / 6 + A2 / 2 + A]
     for _ in range(n_squarings):
         roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
@@ -210,6 +230,8 @@ def _quadrature(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
     identity = like(roots[0], np.eye(roots[0].shape[-1]))
     end_weight, *weights = _quadrature_weights(len(roots) - 1)
     yield end_weight, identity, identity + roots[-1]
+
+    # Then come the nodes ½, ¼, …, with their mirror images.
     mirror_image = identity
     for X, weight in zip(reversed(roots[:-1]), weights, strict=True):
         mirror_image = mirror_image + mirror_image @ X  # e^{(1 − 2^−k)A}
@@ -234,10 +256,14 @@ def _quadrature_weights(n_squarings: int) -> list[float]:
     list of float
         The weights of the nodes 0, ½, ¼, …, each together with its mirror image.
     """
+    # Evaluate the terms of the rule for e^{−wt}, relative to the integral. Rows are
+    # values of w.
     nodes = np.concatenate([[0.0], 2.0 ** -np.arange(1, n_squarings + 1)])
     w = np.linspace(_LEAST_FITTED, 2.0**n_squarings, _N_FITTED)[:, None]
     integral_times_w = -np.expm1(-w)
     node_values = np.exp(-w * nodes) + np.exp(-w * (1 - nodes))
     relative_values = node_values * w / integral_times_w
+
+    # Fit weights for which all sums are close to 1.
     solution = np.linalg.lstsq(relative_values, np.ones(_N_FITTED))[0]
     return [float(2 * weight) for weight in solution]

@@ -42,10 +42,11 @@ _LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, computed to 1e-10
 _LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, computed to 1e-7
 # Orders α at which D_α/α gives a lower bound on ρ. It is mostly largest at order 1.
 _RHO_ORDERS = (1.0, 2.0, 8.0, 64.0)
-# The excess of a profile whose cost is 0: about log of the smallest positive double. An
-# excess of −600 or less counts as such.
+# The excess of a profile whose cost is 0: about log of the smallest positive double. A
+# scale with an excess of −600 or less is far larger than needed, and its excess is no
+# help in a search for the root.
 _EXCESS_AT_ZERO_COST = -700.0
-_EXCESS_NEAR_ZERO_COST = -600
+_EXCESS_FAR_BELOW_TARGET = -600
 # The longest step of the secant method in log scale (a factor of e³ = 20 in the scale),
 # and the largest number of its steps. It usually takes 4 to 8.
 _LARGEST_STEP = 3.0
@@ -96,6 +97,7 @@ def meets(profile: PrivacyProfile, target: Guarantee) -> bool:
             f"{_validate.shown(profile)} must be a profile and "
             f"{_validate.shown(target)} a guarantee"
         )
+
     if profile.adjacency != target.adjacency:
         return False
     return target.parameter_of(profile.guarantee) <= target.parameter_of(target)
@@ -176,13 +178,25 @@ class _ScaleSearch:
     def __init__(
         self, profile_at: ProfileAt, target: Guarantee, sensitivity: float
     ) -> None:
-        """Find a scale at which the noise exists, and the cost that always remains."""
+        """Find a scale at which the noise exists, and the cost that always remains.
+
+        Parameters
+        ----------
+        profile_at : callable
+            The profile as a function of the noise scale.
+        target : Guarantee
+            The guarantee that must be met.
+        sensitivity : float
+            The largest distance between two centers of the noise, and the first scale
+            that is tried.
+        """
         self.profile_at = profile_at
         self.target = target
         self.start = _scale_where_noise_exists(profile_at, target, sensitivity)
         self.profile = profile_at(self.start)
         self.floor = _cost_at_floor(self.profile, target)
-        self.uses_delta = (
+        # Whether an (ε, δ) target is compared by its δ instead of a μ.
+        self.compares_deltas = (
             isinstance(target, ApproxDP) and self.profile.delta_vanishes_at_finite_scale
         )
 
@@ -219,9 +233,10 @@ class _ScaleSearch:
         -------
         callable
             A function from a noise scale to log(cost/allowed cost), which is <= 0 if
-            the target is met. It returns infinity if there is no such noise because
-            its density has an infinite integral at that scale.
+            the target is met. It returns infinity at a scale at which the noise does
+            not exist, because its density has an infinite integral.
         """
+        floor = self.floor  # the cost that remains for arbitrarily much noise
 
         @cache
         def excess(scale: float) -> float:
@@ -241,7 +256,9 @@ class _ScaleSearch:
                 cost = cost_of(self.profile_at(scale), self.target)
             except NotIntegrable:
                 return math.inf
-            return log_excess(self.target, cost, self.floor, by_delta=self.uses_delta)
+            return log_excess(
+                self.target, cost, floor, compares_deltas=self.compares_deltas
+            )
 
         return excess
 
@@ -303,14 +320,14 @@ class _ScaleSearch:
         float
             The noise scale that `smallest_scale` returns.
         """
-        guess = self._guess()
+        guess = self._approximate_scale()
         _, exponent = math.frexp(guess)
         step = math.ldexp(1.0, exponent - self.bits)
 
-        start_index = self._refined_index(guess, step)
-        return self._first_index_that_meets(start_index, step) * step
+        start_index = self._confirmed_index(guess, step)
+        return self._smallest_index_that_meets(start_index, step) * step
 
-    def _guess(self) -> float:
+    def _approximate_scale(self) -> float:
         """Return an approximation of the smallest scale that meets the target.
 
         The *excess* of a scale says how far the scale misses the target; the answer is
@@ -326,15 +343,15 @@ class _ScaleSearch:
         if self.has_estimate:
             excess = self._excess_function(_cost_estimate)
 
-        if self.uses_delta:
-            guess = self._secant_before_cap(excess)
+        if self.compares_deltas:
+            guess = self._secant_below_cap(excess)
         else:
             guess = self._secant(excess, self.start)
         if guess:  # the secant method converged, to a scale above 0
             return guess
         return self._bisect(self.excess_lower_bound)
 
-    def _refined_index(self, guess: float, step: float) -> int:
+    def _confirmed_index(self, guess: float, step: float) -> int:
         """Return the lattice index next to a guess, corrected if the guess is bad.
 
         The *excess* of a noise scale says how far it misses the target: the excess is
@@ -358,6 +375,8 @@ class _ScaleSearch:
         lower_bound = self.excess_lower_bound
         exact = self.exact_excess
         index = math.ceil(guess / step)
+
+        # Is the lower bound met here, and missed one step below?
         if self.has_estimate:
             bound_confirms_guess = (
                 lower_bound(index * step) <= 0 < lower_bound((index - 1) * step)
@@ -366,18 +385,21 @@ class _ScaleSearch:
                 corrected_scale = self._secant(lower_bound, index * step) or guess
                 index = math.ceil(corrected_scale / step)
 
+        # Does the exact excess agree with the lower bound?
         bound_is_not_sharp = lower_bound(index * step) <= 0 < exact(index * step)
         if bound_is_not_sharp:
             corrected_scale = self._secant(exact, index * step) or guess
             index = math.ceil(corrected_scale / step)
         return index
 
-    def _first_index_that_meets(self, index: int, step: float) -> int:
+    def _smallest_index_that_meets(self, index: int, step: float) -> int:
         """Return the smallest lattice index whose noise scale meets the target.
 
         The stages before this one only suggest where to start. Here the target is
-        verified to be met at the result, and to be missed at the index before it. From
-        the start the search goes up and down in steps that double, and then bisects.
+        verified to be met at the result, and to be missed at the index before it. So
+        the result does not depend on the start, which tests/privacy/test_calibrate.py
+        checks. From the start the search goes up and down in steps that double, and
+        then bisects.
 
         Parameters
         ----------
@@ -450,7 +472,7 @@ class _ScaleSearch:
         )
         return None if log_scale is None else math.exp(log_scale)
 
-    def _secant_before_cap(self, excess: Excess) -> float | None:
+    def _secant_below_cap(self, excess: Excess) -> float | None:
         """Return the scale at which an excess is 0, for Laplace noise and (ε, δ).
 
         The excess says how far a scale misses the target. For Laplace noise of
@@ -479,6 +501,7 @@ class _ScaleSearch:
             """Return the scale that belongs to the variable x."""
             return float(cap / (1 + math.exp(-x)))
 
+        # Start where the linear approximation is 0.
         first_x = math.log(target.eps) - math.log(target.delta0) / power
         x = secant_root(
             function=lambda x: excess(scale_at(x)),
@@ -493,6 +516,8 @@ class _ScaleSearch:
 
         It is called if the secant method fails. That happens if the excess jumps, or if
         the noise exists up to some scale only.
+
+        `low` misses the target and `high` meets it or is infinite, at every step.
 
         Parameters
         ----------
@@ -523,6 +548,8 @@ class _ScaleSearch:
                 raise ParameterError(
                     f"{self.target!r} is met by every scale down to {low:g}"
                 )
+
+        # Double until the target is met, or the noise ceases to exist.
         while 0 < excess(high) < math.inf and high < _LARGEST_SCALE:
             low, high = high, high * 2
 
@@ -537,6 +564,8 @@ class _ScaleSearch:
                 low = middle
             else:
                 high = middle
+
+        # The target is met at `high`, or at no scale.
         if excess(high) > 0:
             raise _unattainable(self.profile_at(low), self.target)
         return high
@@ -545,13 +574,16 @@ class _ScaleSearch:
 def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | None:
     """Return a root of a decreasing function by the secant method; None if it fails.
 
-    The step from a point x is −f(x)/slope, where the slope is that of the line through
-    the last two points. There are three precautions:
+    The step from a point x is −f(x)/slope, with the slope of the line through the last
+    two points. There are three precautions:
 
     - A step is at most 3 long.
-    - If f(x) <= −600, x is far too large: f is the logarithm of a cost that is 0 there.
-      The search returns halfway to the last good point, and never passes x again.
+    - If f(x) <= −600 (`_EXCESS_FAR_BELOW_TARGET`), x is far too large: f is the
+      logarithm of a cost that is 0 there, and its value says nothing about the root.
+      The search goes halfway back to the last good point, and never passes x again.
     - An infinite f(x) ends the search without a result.
+
+    A wrong root is harmless: the caller only starts from it.
 
     Parameters
     ----------
@@ -579,8 +611,9 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
         if math.isinf(value):
             return None
 
-        # Far too large: go back.
-        if value <= _EXCESS_NEAR_ZERO_COST:
+        # Far too large: go back, and look again from there.
+        is_far_too_large = value <= _EXCESS_FAR_BELOW_TARGET
+        if is_far_too_large:
             smallest_x_too_large = min(x, smallest_x_too_large)
             if math.isfinite(last_good_x):
                 x = (x + last_good_x) / 2
@@ -589,18 +622,20 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
             value = function(x)
             continue
 
-        # A secant step.
+        # A secant step, which stays below every x that was too large.
         step = min(max(-value / slope, -_LARGEST_STEP), _LARGEST_STEP)
         if x + step >= smallest_x_too_large:
             step = (smallest_x_too_large - x) / 2
         if abs(step * previous_step) < 2.0**-bits:
             return x + step
 
+        # The slope of the next step, from this point and the next one.
         next_value = function(x + step)
-        is_usable = _EXCESS_NEAR_ZERO_COST < next_value < math.inf
+        is_usable = _EXCESS_FAR_BELOW_TARGET < next_value < math.inf
         is_decreasing = (next_value - value) * step < 0
         if is_usable and is_decreasing:
             slope = (next_value - value) / step
+
         last_good_x = x
         previous_step = step
         x = x + step
@@ -640,6 +675,8 @@ def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
     cases. On a product of spaces, these are the changes of a record within one factor;
     for zCDP, a few Rényi orders; for GDP, the ε in the table of the privacy loss. The
     result is rounded up in the same way as `_cost`.
+
+    It must never exceed `_cost`, or a scale that meets the target would be passed over.
 
     Parameters
     ----------
@@ -704,7 +741,8 @@ def _cost_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
     """Return the cost that remains for arbitrarily much noise: the floor.
 
     The cost is the parameter of the profile in the target's definition of privacy. On
-    hyperbolic spaces, a part of the privacy loss remains however much noise is added.
+    hyperbolic spaces, a part of the privacy loss remains however much noise is added. A
+    target below the floor is refused.
 
     Parameters
     ----------
@@ -724,13 +762,16 @@ def _cost_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
 
 
 def log_excess(
-    target: Guarantee, cost: float, floor: float, by_delta: bool = False
+    target: Guarantee, cost: float, floor: float, compares_deltas: bool = False
 ) -> float:
     """Return how far a noise scale misses a target, as a logarithm.
 
     It is log((cost − floor)/(allowed − floor)), with the numbers defined below, and is
     <= 0 exactly if cost <= allowed, in spite of rounding. As a function of the
     logarithm of the scale it is nearly linear, which makes root searches fast.
+
+    The sign must agree with cost <= allowed; the size only steers searches.
+    tests/privacy/test_calibrate.py checks both.
 
     Parameters
     ----------
@@ -741,23 +782,26 @@ def log_excess(
         The parameter, in the same definition of privacy, of the noise at this scale.
     floor : float
         The cost that remains for arbitrarily much noise.
-    by_delta : bool
-        For (ε, δ) targets: whether the three numbers are compared as δ's. Otherwise
-        each δ is first replaced by about the μ for which telling N(0, 1) from N(μ, 1)
-        has that δ at the target's ε.
+    compares_deltas : bool
+        This only matters for (ε, δ) targets. True: the three numbers are compared as
+        δ's. False: each δ is first replaced by a μ. It is the μ for which μ-GDP has
+        this δ at the target's ε, approximately (`gdp_mu_below`).
 
     Returns
     -------
     float
-        The logarithm. It is infinite if the cost is, and −700 if the cost is at most
-        the floor.
+        The logarithm. It is infinite if the cost is infinite. It is −700 if the cost
+        is at most the floor, and the floor is below the allowed cost.
 
     Raises
     ------
     ParameterError
         If `cost` is negative or not a number: floats cannot resolve such a target.
     """
+    # The target is a guarantee with a parameter of its own: the allowed cost.
     allowed = target.parameter_of(target)
+
+    # Written with `not`, so that NaN is refused.
     if not cost >= 0:
         raise ParameterError(
             f"{target!r} lies beyond what doubles resolve: "
@@ -765,14 +809,16 @@ def log_excess(
         )
     is_met = cost <= allowed
 
-    # Compare μ's instead of δ's.
-    if isinstance(target, ApproxDP) and not by_delta:
+    # Replace each δ by a μ. The logarithm of μ is nearly linear in that of the scale,
+    # and the logarithm of δ is not.
+    if isinstance(target, ApproxDP) and not compares_deltas:
         log_deltas = [
             math.log(min(delta, _LARGEST_BELOW_ONE)) if delta > 0 else _LOG_OF_ZERO
             for delta in (cost, allowed, floor)
         ]
         cost, allowed, floor = gdp_mu_below(target.eps, np.array(log_deltas)).tolist()
 
+    # The logarithm, relative to the floor if the target is above it.
     if math.isinf(cost):
         return math.inf
     if cost <= floor < allowed:
@@ -866,6 +912,7 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     UnattainableGuarantee
         The error, for the caller to raise.
     """
+    # Name the noise, the target and the mechanism to use instead.
     noise = f"the Riemannian {profile.noise_name} on {profile.space}"
     fields = target.to_dict().values()
     numbers = [f"{value:g}" for value in fields if isinstance(value, float)]
@@ -873,6 +920,7 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
     is_pure = isinstance(target, PureDP)
     alternative = "tangent-laplace" if is_pure else "tangent-gaussian"
 
+    # Say why: an unbounded loss, a floor, or no scale that is large enough.
     if is_pure and math.isinf(profile.pure_epsilon):
         return UnattainableGuarantee(
             f"{target_name} is not met by {noise}: its loss is unbounded; "
@@ -882,8 +930,8 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
         floor = _cost_at_floor(profile, target)
         sensitivity = profile.sensitivity  # type: ignore[attr-defined]
         return UnattainableGuarantee(
-            f"{target_name} is below the floor {target.symbol}={floor:.4g} of {noise} at "
-            f"sensitivity {sensitivity!r}; use the mechanism {alternative}"
+            f"{target_name} is below the floor {target.symbol}={floor:.4g} of {noise} "
+            f"at sensitivity {sensitivity!r}; use the mechanism {alternative}"
         )
     return UnattainableGuarantee(
         f"{target_name} is not met by {noise} at any scale; "

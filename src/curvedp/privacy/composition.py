@@ -42,7 +42,7 @@ from curvedp.privacy.pld.composed import ComposedPLD
 from curvedp.privacy.pld.discretize import PairProfile
 
 # The tail of each part is truncated where its δ falls below this. So a Composition
-# never returns a δ below about 1e-43.
+# never returns a δ below about 1e-43. Any number is sound; a smaller one is slower.
 _TRUNCATION_DELTA = 1e-44
 # Where a part's tail is truncated at least and at most. Beyond the truncation its mass
 # counts as an infinite loss, so any truncation gives an upper bound. These keep the
@@ -171,7 +171,7 @@ class Composition(Guarantee):
         Parameters
         ----------
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------
@@ -219,12 +219,14 @@ class Composition(Guarantee):
         return self._sum_over_parts([part.implied_renyi(order) for part in self.parts])
 
     def _sum_over_parts(self, bounds: list[float], power: int = 1) -> float:
-        """Return a privacy parameter of the whole composition, from those of its parts.
+        """Return a parameter of the whole composition, from those of its parts.
 
         Let boundᵢ be the parameter of part i, which is used countᵢ times. The result is
         (Σᵢ countᵢ·boundᵢ^power)^(1/power). For the ε of pure DP, the ρ of zCDP and the
         ε of Rényi DP at one order, the power is 1: they add up. For the μ of Gaussian
         DP it is 2: the squares add up. The sum is computed exactly, in fractions.
+
+        The sum must be exact until it is rounded up once.
 
         Parameters
         ----------
@@ -380,6 +382,7 @@ def _sum_of_costs(parts: tuple[Guarantee, ...]) -> Guarantee | None:
     costs = []
     for part, count in _count_parts(parts).items():
         costs.append(tuple(count * number for number in part.cost()))
+
     # Each column holds one component of all the costs, such as their δ.
     total_cost = tuple(sum(column, Fraction(0)) for column in zip(*costs, strict=True))
     try:
@@ -411,6 +414,7 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
     >>> pure.epsilon(1e-6) < 5.5 < compose([PureDP(0.1)] * 100).epsilon(1e-6)
     True
     """
+    # Count how often each guarantee occurs.
     parts = _checked_parts((guarantees,))
     adjacency = common_adjacency(parts)
     count_of_part = _count_parts(parts)
@@ -432,6 +436,7 @@ def compose_profiles(guarantees: Iterable[PrivacyCurve]) -> Guarantee:
         if not part.composition_family:
             combined[part] += count
 
+    # A single guarantee needs no composition.
     if combined.total() == 1:
         return next(iter(combined))
     return Composition(tuple(combined), tuple(combined.values()), adjacency=adjacency)
@@ -454,8 +459,11 @@ def _count_parts(parts: tuple[Guarantee, ...]) -> Counter[Guarantee]:
     Counter
         The number of times that each guarantee is used.
     """
+    # Count objects by their identity first.
     part_of_id = {id(part): part for part in parts}
     counted: Counter[Guarantee] = Counter()
+
+    # Then add the counts of equal objects, and of the parts of compositions.
     for identity, count in Counter(map(id, parts)).items():
         part = part_of_id[identity]
         if isinstance(part, Composition):
@@ -480,6 +488,8 @@ def _composed_pld(
     which δ of the part is only 1e-44. Larger losses count as infinite, which can only
     increase δ. Results are cached.
 
+    A truncation that is too small makes δ larger, never too small.
+
     Parameters
     ----------
     parts : tuple of Guarantee
@@ -500,6 +510,7 @@ def _composed_pld(
     """
     profiles = []
     for part in parts:
+        # Find where the losses of this part are cut off.
         truncation = min(
             part.truncation_loss(_TRUNCATION_DELTA), part.implied_pure_epsilon()
         )

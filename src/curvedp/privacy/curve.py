@@ -31,6 +31,9 @@ ADJACENCIES = ("replace-one", "add-remove")
 
 # The widest range of parameters that need no closer check than their type.
 _ORDINARY_RANGE = (1e-100, 1e100)
+# The ε > 0 whose δ(ε) bound a trade-off curve from below. Any choice is valid: more
+# points only make the bound tighter.
+_TRADEOFF_EPS = np.geomspace(1e-4, 50.0, 400)
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
 _SMALLEST_POSITIVE = 5e-324  # the smallest positive double
 
@@ -39,7 +42,8 @@ _SMALLEST_POSITIVE = 5e-324  # the smallest positive double
 class PrivacyCurve:
     """A bound on how well any test can tell two neighboring data sets apart.
 
-    A subclass defines `_delta`, or `_epsilon` (see `guarantees.renyi.EpsilonFirst`).
+    A subclass defines `_delta`, or `_epsilon` (see
+    `guarantees.renyi.DefinedByEpsilon`).
 
     Parameters
     ----------
@@ -226,12 +230,14 @@ class PrivacyCurve:
         array
             ε >= 0, of the shape of `delta`.
         """
+        # Find out where a solution exists, and where it is 0.
         flat_delta = delta.ravel()
         shape = flat_delta.shape
         solution_exists = self._delta(np.full(shape, _LARGEST_FLOAT)) <= flat_delta
         holds_at_zero = self._delta(np.zeros(shape)) <= flat_delta
         needs_search = solution_exists & ~holds_at_zero
 
+        # Search for the others.
         eps = np.where(solution_exists, 0.0, np.inf)
         if np.any(needs_search):
             eps[needs_search] = _search_epsilon(self._delta, flat_delta[needs_search])
@@ -273,14 +279,14 @@ class PrivacyCurve:
         eps, delta : array
             ε from 0 to 50, and δ(ε).
         """
-        eps = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 400)])
+        eps = np.concatenate([[0.0], _TRADEOFF_EPS])
         return eps, np.asarray(self._delta(eps))
 
     def delta_upper_bound(self, eps: Array) -> Array:
         """Return δ(ε), or an upper bound on it that is cheaper to compute.
 
-        It is called when several guarantees are composed, at many ε at once. If δ(ε)
-        for removing a record differs from that for adding one, it is the former.
+        It is called when several guarantees are composed, at many ε at once. If δ(ε) is
+        not the same for removing and for adding a record, it is the one for removing.
 
         Parameters
         ----------
@@ -360,7 +366,7 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
         Parameters
         ----------
         eps : array
-            ε > 0.
+            Values ε > 0 of the privacy parameter.
 
         Returns
         -------
@@ -385,6 +391,7 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
         low = np.where(is_too_small, high, low)
         high = np.where(is_too_small, larger, high)
 
+    # Close in on the sign change, and end at two neighboring floats.
     low, high = bracket_sign_change(log_excess, low, high)
     return bisect_floats(lambda eps: log_excess(eps) <= 0, low, high)
 
@@ -421,6 +428,7 @@ def _evaluate_checked(
     ParameterError
         If the argument is not numeric, is NaN, or lies outside of the allowed range.
     """
+    # Convert the argument to an array of floats.
     try:
         values = np.asarray(value)
         if values.dtype.kind not in "iuf":
@@ -430,6 +438,8 @@ def _evaluate_checked(
         raise ParameterError(
             "must be a number or an array of numbers", parameter=name, value=value
         ) from None
+
+    # Check the range of the argument.
     if np.any(np.isnan(values)):
         raise ParameterError("must not be NaN", parameter=name, value=value)
     if not np.all(is_allowed(values)):

@@ -10,7 +10,7 @@ iterates depend on earlier outputs,
 - T noisy sums over all n records, with the noise σ on their mean, are μ-GDP with
   μ = √T·2C/(nσ);
 - T noisy sums over random batches are the T-fold composition of one subsampled Gaussian
-  (Theorem C4, `subsampling`).
+  (docs/theory/accounting.md, Theorem C4; `subsampling`).
 
 Adding or removing a record changes a sum by at most C, and the number n of records is
 private. Then a noisy count is released once, with 1/20 of μ², and steps follow the
@@ -27,7 +27,12 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.numerics.directed_rounding import round_down, round_up
+from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    NINETY_ROUNDINGS,
+    round_down,
+    round_up,
+)
 from curvedp.privacy.calibration import smallest_scale
 from curvedp.privacy.composition import compose
 from curvedp.privacy.guarantees.base import Guarantee
@@ -98,12 +103,15 @@ def rounded_clip(
     float
         The norm to use in place of C, slightly larger.
     """
+    # Count the numbers that are summed, and the additions that follow each other.
     if batch_size is None:
         n_terms = n
         n_additions = min(n, ACCELERATOR_BLOCK) + n // BLOCK
     else:
         n_terms = min(n, 2 * batch_size + _BATCH_SIZE_MARGIN)
         n_additions = n_terms
+
+    # Bound the two errors, relative to the norm.
     length_error = (dim + _LENGTH_ROUNDINGS) * float(np.finfo(dtype).eps)
     sum_error = n_terms * n_additions * _DOUBLE_EPS
     return clip * (1 + 2 * (length_error + sum_error))
@@ -132,7 +140,7 @@ def rgd_guarantee(n: int, steps: int, clip: float, noise: float) -> GDP:
     GDP
         The guarantee, with μ rounded up.
     """
-    return GDP(round_up(math.sqrt(steps) * 2 * clip / (n * noise), 1e-15))
+    return GDP(round_up(math.sqrt(steps) * 2 * clip / (n * noise), NINE_ROUNDINGS))
 
 
 def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
@@ -170,7 +178,7 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
     # For GDP the noise has a closed form.
     if isinstance(guarantee, GDP):
         noise = math.sqrt(steps) * 2 * clip / (n * guarantee.mu)
-        return math.nextafter(noise * (1 + 1e-14), math.inf)
+        return math.nextafter(noise * (1 + NINETY_ROUNDINGS), math.inf)
 
     sensitivity = math.sqrt(steps) * 2 * clip / n
 
@@ -182,7 +190,7 @@ def rgd_noise(n: int, steps: int, clip: float, guarantee: Guarantee) -> float:
         return gaussian_profile(0.0, 1, scale, sensitivity)
 
     scale = smallest_scale(profile_at, guarantee, sensitivity)
-    return float(round_up(scale, 1e-14))
+    return float(round_up(scale, NINETY_ROUNDINGS))
 
 
 # ---- random batches
@@ -261,9 +269,12 @@ def rsgd_noise(
     float
         The standard deviation of the noise on the average gradient of a batch.
     """
+    # Without amplification, account as if the batch were the whole data set.
     batches_count_as_known = not isinstance(guarantee, ApproxDP)
     if batch_size == n or batches_count_as_known:
         return rgd_noise(batch_size, steps, clip, guarantee)
+
+    # For (ε, δ), the random choice of the batch amplifies privacy.
     assert isinstance(guarantee, ApproxDP)
     multiplier = subsampled_noise_multiplier(
         guarantee, batch_size / n, steps, sampling=sampling
@@ -385,7 +396,7 @@ def rsvrg_noise(
     half_mu = math.sqrt(epochs) * math.sqrt(full_term + difference_term)
 
     if not isinstance(guarantee, ApproxDP):
-        factor = round_up(rgd_noise(1, 1, half_mu, guarantee), 1e-14)
+        factor = round_up(rgd_noise(1, 1, half_mu, guarantee), NINETY_ROUNDINGS)
         return factor * full_noise, factor * difference_noise
 
     def guarantee_at(factor: float) -> Guarantee:
@@ -438,7 +449,7 @@ def error_weights(inner_steps: int, rate: float) -> Pair:
 def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
     """Return the weights of the two noises of RSVRG, each at least 1e-300.
 
-    They are those of `error_weights`. Callers divide by them, so they must not be 0.
+    `error_weights` computes them. Callers divide by them, so they must not be 0.
 
     Parameters
     ----------
@@ -462,10 +473,9 @@ def _positive_error_weights(inner_steps: int, rate: float) -> Pair:
 def add_remove_clip(clip: float, dim: int, dtype: Any) -> float:
     """Return the clipping norm C, enlarged by rounding errors, if n is private.
 
-    Privacy is accounted for with this norm instead of C. It covers the rounding error
-    of a gradient's length, and that of its entries, which are rounded to multiples of
-    C/2^20 so that their sums are exact. It must not depend on the private number n of
-    records.
+    Privacy is accounted for with this norm instead of C. It covers the rounding errors
+    of a gradient's length and of its entries, which are rounded to multiples of C/2^20
+    so that their sums are exact. It must not depend on the private number n of records.
 
     Parameters
     ----------
@@ -511,11 +521,11 @@ def add_remove_guarantee(
     Guarantee
         The composition, for the adjacency 'add-remove'.
     """
-    noise_multiplier = round_down(noise / clip, 1e-15)
+    noise_multiplier = round_down(noise / clip, NINE_ROUNDINGS)
     guarantee_of_sums = subsampled_gaussian(
         noise_multiplier, rate, steps, adjacency="add-remove"
     )
-    mu_of_count = round_up(1 / count_noise, 1e-15)
+    mu_of_count = round_up(1 / count_noise, NINE_ROUNDINGS)
     guarantee_of_count = GDP(mu_of_count, adjacency="add-remove")
     return compose(guarantee_of_sums, guarantee_of_count)
 
@@ -549,7 +559,7 @@ def add_remove_noise(
     if rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
         sum_noise = unit_noise * clip * math.sqrt(steps / (1 - _COUNT_SHARE))
-        return round_up(sum_noise, 1e-14), count_noise
+        return round_up(sum_noise, NINETY_ROUNDINGS), count_noise
 
     # Random batches: a search.
     count_noise = _count_noise(guarantee)
@@ -559,7 +569,7 @@ def add_remove_noise(
         return add_remove_guarantee(steps, rate, 1.0, noise_multiplier, count_noise)
 
     multiplier = smallest_noise_multiplier(guarantee_at, guarantee)
-    return multiplier * clip * (1 + 1e-14), count_noise
+    return multiplier * clip * (1 + NINETY_ROUNDINGS), count_noise
 
 
 def _known_batch_noises(guarantee: Guarantee) -> Pair:
@@ -584,7 +594,7 @@ def _known_batch_noises(guarantee: Guarantee) -> Pair:
     # Replacing one record changes the mean of two numbers in [−1, 1] by at most 1.
     replace_one = replace(guarantee, adjacency="replace-one")
     unit_noise = rgd_noise(2, 1, 1.0, replace_one)
-    count_noise = round_up(unit_noise / math.sqrt(_COUNT_SHARE), 1e-14)
+    count_noise = round_up(unit_noise / math.sqrt(_COUNT_SHARE), NINETY_ROUNDINGS)
     return unit_noise, count_noise
 
 
@@ -606,7 +616,7 @@ def _count_noise(guarantee: ApproxDP) -> float:
         The standard deviation 1/(μ·√(1/20)) of the noise on the count, rounded up.
     """
     mu = gdp_mu(guarantee.eps, guarantee.delta0)
-    return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), 1e-14))
+    return float(round_up(1 / (math.sqrt(_COUNT_SHARE) * mu), NINETY_ROUNDINGS))
 
 
 def add_remove_rsvrg_guarantee(
@@ -642,7 +652,7 @@ def add_remove_rsvrg_guarantee(
     Guarantee
         The composition, for the adjacency 'add-remove'.
     """
-    noise_multiplier = round_down(noise[0] / clip[0], 1e-15)
+    noise_multiplier = round_down(noise[0] / clip[0], NINE_ROUNDINGS)
     all_records = 1.0  # the sampling rate
     full_gradients = subsampled_gaussian(
         noise_multiplier, all_records, epochs, adjacency="add-remove"
@@ -709,7 +719,7 @@ def add_remove_rsvrg_noise(
         difference_term = inner_steps * (clip[1] / difference_noise) ** 2
         squared_mu = epochs * (full_term + difference_term)
         factor = round_up(
-            unit_noise * math.sqrt(squared_mu / (1 - _COUNT_SHARE)), 1e-14
+            unit_noise * math.sqrt(squared_mu / (1 - _COUNT_SHARE)), NINETY_ROUNDINGS
         )
         return (factor * full_noise, factor * difference_noise), count_noise
 
@@ -758,6 +768,8 @@ def check_request(
             "give guarantee= (the noise is computed from it) or noise= (the guarantee "
             "is computed from it), not both"
         )
+
+    # A given noise needs no further check here.
     if guarantee is None:
         return
     if not isinstance(guarantee, Guarantee):
@@ -766,6 +778,8 @@ def check_request(
             parameter="guarantee",
             value=guarantee,
         )
+
+    # The kind of neighboring data sets must be one that the optimizer accounts for.
     if guarantee.adjacency not in (adjacencies or ("replace-one",)):
         raise ParameterError(
             ": here the number of records is public",

@@ -20,6 +20,8 @@ import numpy as np
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.numerics.directed_rounding import (
+    NINE_HUNDRED_ROUNDINGS,
+    NINETY_ROUNDINGS,
     expand_bracket,
     root_rounded_up,
     round_fraction,
@@ -30,9 +32,11 @@ from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ApproxDP, PureDP, RenyiDP
 from curvedp.privacy.guarantees.gaussian import gdp_mu
 
-# Orders λ̂ of the second term in `NegativeBinomialRuns.best`. Each of them gives a
-# bound, and the smallest bound is used.
-_SECOND_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
+# The orders λ̂ that `_least_cost_of_free_order` tries: 1, and 400 orders whose
+# distances from 1 are evenly spaced on a logarithmic scale. Each order gives a valid
+# bound, and the smallest one is used. A finer grid is safe and slower; it would lower
+# the bound a little.
+_FREE_ORDERS = np.concatenate([[1.0], 1 + np.geomspace(1e-3, 1e6, 400)])
 # Rényi orders λ from which a search for an (ε, δ) guarantee chooses.
 _CALIBRATION_ORDERS = 1 + np.geomspace(0.05, 5e3, 60)
 # A δ below this number is replaced by it before its logarithm is taken.
@@ -91,9 +95,13 @@ class NegativeBinomialRuns:
         """
         log_stop = math.log(self.stop)
         if self.shape == 0:
-            return float(round_up((1 - self.stop) / self.stop / -log_stop, 1e-14))
+            return float(
+                round_up((1 - self.stop) / self.stop / -log_stop, NINETY_ROUNDINGS)
+            )
         denominator = self.stop * -math.expm1(self.shape * log_stop)
-        return float(round_up(self.shape * (1 - self.stop) / denominator, 1e-13))
+        return float(
+            round_up(self.shape * (1 - self.stop) / denominator, NINE_HUNDRED_ROUNDINGS)
+        )
 
     @classmethod
     def of_mean(cls, mean: float) -> "NegativeBinomialRuns":
@@ -113,6 +121,8 @@ class NegativeBinomialRuns:
             The distribution. Its expected number is at most `mean`, and close to it.
         """
         _validate.within("mean", mean, 1, 1e12, open_low=True)
+
+        # Bisect γ on a logarithmic scale. The mean is too large at `low`.
         low = _SMALLEST_STOP
         high = _LARGEST_STOP
         for _ in range(_BISECTIONS):
@@ -173,7 +183,7 @@ class NegativeBinomialRuns:
     def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
         """Return δ(ε) of the best of many runs, and the Rényi order that proves it.
 
-        Every run satisfies μ-GDP, and ε is that of the target. Let D_λ be the Rényi
+        Every run satisfies μ-GDP, and the target gives ε. Let D_λ be the Rényi
         divergence of the best run at the order λ. Among 60 orders, the one with the
         smallest bound
 
@@ -196,12 +206,16 @@ class NegativeBinomialRuns:
         order : float
             The order λ.
         """
+        # Compute the Rényi divergence of the best run, and the bound on δ, at all
+        # orders.
         run = GDP(mu, adjacency=target.adjacency)
         orders = _CALIBRATION_ORDERS
         divergences = np.array([self.best(run, order).eps for order in orders.tolist()])
         log_delta_bounds = (orders - 1) * (
             divergences - target.eps + np.log1p(-1 / orders)
         ) - np.log(orders)
+
+        # Choose the order with the smallest bound, and compute the exact δ there.
         order = float(orders[np.argmin(log_delta_bounds)])
         return float(self.best(run, order).delta(target.eps)), order
 
@@ -211,10 +225,13 @@ class NegativeBinomialRuns:
         Only the best run is published. The number K of runs is random, with the
         parameters γ (`stop`) and η (`shape`). If each run is ε-DP, the best run is
         (2 + η)ε-DP (Papernot and Steinke 2022, Corollary 3). If one run has the Rényi
-        divergence D(λ) at the order λ, that of the best run is at most, for any second
+        divergence D(λ) at the order λ, that of the best run is at most, for any free
         order λ̂ >= 1 (Theorem 2),
 
             D(λ) + (1+η)(1 − 1/λ̂)·D(λ̂) + (1+η)·log(1/γ)/λ̂ + log E[K]/(λ − 1).
+
+        The bound must hold at the given order; the free order λ̂ may be any.
+        tests/privacy/test_selection.py searches for runs that exceed it.
 
         Parameters
         ----------
@@ -247,13 +264,19 @@ class NegativeBinomialRuns:
         # With an order: Rényi divergences.
         guarantee_of_run = run.guarantee
         one_run = RenyiDP.implied_by(guarantee_of_run, None, None, order)
+
+        # Add what the choice of the best run costs: the terms with λ̂ and with E[K].
         log_stop = math.log(self.stop)
-        cost_of_choice = (1 + self.shape) * _smallest_second_term(
+        cost_of_choice = (1 + self.shape) * _least_cost_of_free_order(
             guarantee_of_run, log_stop
         )
         cost_of_choice = cost_of_choice + math.log(self.mean) / (one_run.order - 1)
         cost_of_choice = max(cost_of_choice, 0.0)
-        divergence_of_best = float(round_up(one_run.eps + cost_of_choice, 1e-13))
+
+        # Round the sum up.
+        divergence_of_best = float(
+            round_up(one_run.eps + cost_of_choice, NINE_HUNDRED_ROUNDINGS)
+        )
         if not divergence_of_best < math.inf:
             raise UnattainableGuarantee(
                 f"one run satisfies {one_run!r}, which gives no bound on the best of "
@@ -263,12 +286,12 @@ class NegativeBinomialRuns:
 
 
 @functools.lru_cache(maxsize=64)
-def _smallest_second_term(run: Guarantee, log_stop: float) -> float:
-    """Return the smallest (1 − 1/λ̂)·D(λ̂) + log(1/γ)/λ̂ over orders λ̂ >= 1.
+def _least_cost_of_free_order(run: Guarantee, log_stop: float) -> float:
+    """Return the smallest (1 − 1/λ̂)·D(λ̂) + log(1/γ)/λ̂ over the orders λ̂ >= 1.
 
     This is the part of the privacy cost of the best of many runs that depends on a free
-    order λ̂ (`NegativeBinomialRuns.best`). Every order gives a valid bound, and 401 of
-    them are tried. Results are cached.
+    order λ̂ (`NegativeBinomialRuns.best`). Every order gives a valid bound. The orders
+    of `_FREE_ORDERS` are tried, and the smallest bound is returned. Results are cached.
 
     Parameters
     ----------
@@ -280,12 +303,13 @@ def _smallest_second_term(run: Guarantee, log_stop: float) -> float:
     Returns
     -------
     float
-        The smallest term.
+        The smallest bound on that part of the cost.
     """
-    orders = _SECOND_ORDERS
+    orders = _FREE_ORDERS
     divergences = np.array(
         [run.implied_renyi(order) if order > 1 else 0.0 for order in orders.tolist()]
     )
+    # An order whose term is not a number is skipped: the other orders give bounds too.
     with np.errstate(invalid="ignore"):
         terms = (1 - 1 / orders) * divergences - log_stop / orders
         return float(np.nanmin(terms))

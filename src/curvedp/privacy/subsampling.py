@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    THIRTY_SIX_ROUNDINGS,
     Array,
     expand_bracket,
     root_rounded_up,
@@ -73,6 +75,8 @@ class _Step(Guarantee):
     def __post_init__(self) -> None:
         """Validate the noise multiplier and the sampling rate."""
         super().__post_init__()
+
+        # Check the noise multiplier and the sampling rate.
         multiplier = _validate.within(
             "noise_multiplier",
             self.noise_multiplier,
@@ -92,7 +96,7 @@ class _Step(Guarantee):
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -149,12 +153,15 @@ class _Step(Guarantee):
         logarithm is replaced by the smaller e^ε·(1 − e^−30)/q. ε′ is rounded down,
         because δ_μ decreases with it.
 
+        δ must be rounded up, hence ε′ down. tests/privacy/test_subsampled.py compares
+        with high-precision arithmetic.
+
         Parameters
         ----------
         mu : float
             By how many standard deviations of the noise the record shifts the sum.
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -179,7 +186,7 @@ class _Step(Guarantee):
         rounding = _ROUNDING * size * (eps > 0)
         inner_eps = np.where(eps == np.inf, np.inf, inner_eps - rounding)
         delta = q * gdp_delta(mu, np.maximum(inner_eps, 0.0))
-        return np.minimum(round_up(delta, 1e-15), 1.0)
+        return np.minimum(round_up(delta, NINE_ROUNDINGS), 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -214,6 +221,8 @@ class PoissonGaussianStep(_Step):
         and δ(ε) = 0 where s <= 0. It increases with s and decreases with ε′, so that s
         is rounded up and ε′ down.
 
+        tests/privacy/test_subsampled_added.py compares the result with quadrature.
+
         Parameters
         ----------
         eps : array
@@ -228,15 +237,19 @@ class PoissonGaussianStep(_Step):
         # Each number is moved by a few times its rounding error of 1e-16, so that the
         # result is too large rather than too small.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            # s, rounded up.
             raised_q = q * (1 + 8 * _ROUNDING)
             lowered_term = np.expm1(eps) * (1 - q) * (1 - 4 * _ROUNDING)
             s = raised_q - lowered_term
 
+            # ε′ = ε + log(q/s), rounded down, and at least 0.
             log_q = np.log(q * (1 - 4 * _ROUNDING))
             inner_eps = eps + log_q - np.log(np.maximum(s, 0.0))
             inner_eps = inner_eps * (1 - _ROUNDING) - 4 * _ROUNDING * (1 - math.log(q))
             inner_eps = np.where(s > 0, np.maximum(inner_eps, 0.0), 0.0)
-            delta = round_up(s * gdp_delta(self.mu_of_shift(1), inner_eps), 4e-15)
+            delta = round_up(
+                s * gdp_delta(self.mu_of_shift(1), inner_eps), THIRTY_SIX_ROUNDINGS
+            )
         return np.where(s > 0, np.minimum(delta, 1.0), 0.0)
 
     def _noisy_delta(self, eps: Array) -> Any:
@@ -245,7 +258,7 @@ class PoissonGaussianStep(_Step):
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -271,6 +284,9 @@ class PoissonGaussianStep(_Step):
         It decreases with z, which is rounded down, and increases with the power of e,
         which is rounded up.
 
+        tests/privacy/test_subsampled.py compares the result with high-precision
+        arithmetic.
+
         Parameters
         ----------
         eps : array
@@ -281,24 +297,27 @@ class PoissonGaussianStep(_Step):
         array
             δ(ε) in [0, 1], of the shape of `eps`.
         """
+        # Compute asinh(e^x), and ε/2 minus that number.
         q = self.sampling_rate
         mu = self.mu_of_shift(1)
         half_square = mu * mu / 2
         log_odds = np.log1p(-q) - math.log(q) if q < 1 else -np.inf
         asinh, remainder, x_is_large = _asinh_and_remainder(eps, log_odds, half_square)
 
-        # The rounding error of a sum is that of its largest terms. For a large x the
+        # The largest terms of a sum determine its rounding error. For a large x the
         # difference ε/2 − asinh(e^x) is computed without ε.
         finite_log_odds = log_odds if q < 1 else 0.0
         size = np.where(x_is_large, 0.0, eps) + abs(finite_log_odds) + half_square + 1
         error = _ROUNDING * size
+
+        # z rounded down and the factor rounded up; then δ.
         z = (eps / 2 + asinh) * (1 - _ROUNDING) - error
         factor = np.exp(remainder - half_square + error)
         delta = q * (
             _gdp_delta_at_any_eps(mu, z - half_square)
             + factor * _gdp_delta_at_any_eps(mu, z + half_square)
         )
-        return np.minimum(round_up(delta, 4e-15), 1.0)
+        return np.minimum(round_up(delta, THIRTY_SIX_ROUNDINGS), 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -383,9 +402,12 @@ def subsampled_gaussian(
         _validate.choice("sampling", sampling, tuple(step_classes))
     ]
     step = step_class(noise_multiplier, sampling_rate, adjacency=adjacency)
+
+    # With random batches, the result is a composition of equal steps.
     if step.sampling_rate < 1:
         return Composition((step,), (steps,), adjacency=adjacency)
 
+    # With all records in every batch, it is Gaussian DP, whose μ² add up.
     clips = 2 if adjacency == "replace-one" else 1
     squared_mu = steps * (clips / Fraction(step.noise_multiplier)) ** 2
     return GDP(round_root(squared_mu, up=True), adjacency=adjacency)
@@ -561,9 +583,12 @@ def _asinh_and_remainder(
         Whether x > 20.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
+        # x, by the formula of the docstring.
         log_one_minus_exp = np.where(eps > 0, np.log(-np.expm1(-eps)), -np.inf)
         x = log_odds + half_square + eps / 2 + log_one_minus_exp - math.log(2)
         x_is_large = x > _LARGE_X
+
+        # asinh(e^x), and the remainder, in both cases.
         asinh_if_small = np.arcsinh(np.exp(np.minimum(x, _LARGE_X)))
         asinh = np.where(x_is_large, x + math.log(2), asinh_if_small)
         remainder_if_large = -log_odds - half_square - log_one_minus_exp
@@ -591,6 +616,6 @@ def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
         δ_μ(ε) in [0, 1], of the shape of `eps`.
     """
     negative_part = np.minimum(eps, 0.0)
-    delta_at_size = gdp_delta(mu, np.abs(eps))
-    for_negative = -np.expm1(negative_part) + np.exp(negative_part) * delta_at_size
-    return np.where(eps < 0, for_negative, delta_at_size)
+    delta = gdp_delta(mu, np.abs(eps))
+    delta_if_negative = -np.expm1(negative_part) + np.exp(negative_part) * delta
+    return np.where(eps < 0, delta_if_negative, delta)

@@ -1,4 +1,4 @@
-"""Where every random bit comes from, and real numbers known to as many bits as needed."""
+"""Where every random bit comes from, and real numbers of which any bit can be drawn."""
 
 from curvedp.randomness.csprng import GeneratorSource, SecureSource, Source
 

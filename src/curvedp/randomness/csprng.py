@@ -1,8 +1,9 @@
-"""The source of every random bit: the operating system's entropy, stretched by AES-256.
+"""The source of every random bit: the operating system's entropy, stretched by the
+cipher AES-256. `SecureSource` is what releases use; it has no seed and cannot be
+copied. `GeneratorSource` wraps a NumPy generator, for tests and simulation.
 
-`SecureSource` is what releases use; it has no seed. `GeneratorSource` wraps a NumPy
-generator for tests and simulation. Certificates record the `name` of the source, so
-that a simulated release cannot pass for a private one.
+Certificates record the `name` of the source, so that a simulated release cannot pass
+for a private one.
 """
 
 import math
@@ -36,9 +37,11 @@ EPOCH_BYTES = _KEYSTREAM_BYTES - _KEY_BYTES
 # Rogaway 2006, Lemma 1).
 EPOCH_DISTANCE = math.ldexp((_KEYSTREAM_BYTES // _BLOCK_BYTES) ** 2, -129)
 
-# An exact draw of up to so many numbers may use so many epochs; see `Allowance`.
-_NUMBERS = 4096
-_EPOCHS = 512
+# An exact draw of up to 4096 numbers may use 512 epochs; see `Allowance`, which proves
+# that this suffices. Both numbers determine τ = 2^-100, and the tests of `Allowance`
+# and the certificates state it.
+_NUMBERS_PER_BLOCK = 4096
+_EPOCHS_PER_BLOCK = 512
 
 # Leading zero bits after which a full-precision uniform is not made smaller: 2^-1000 is
 # still a normal float64.
@@ -58,7 +61,7 @@ class Source(ABC):
     Attributes
     ----------
     name : str
-        What a certificate calls the source.
+        The name of the source in a certificate.
     is_cryptographic : bool
         Whether a release may draw from it: whoever has seen any number of outputs still
         cannot predict the next.
@@ -173,6 +176,7 @@ class Source(ABC):
         # bits are uniform.
         mantissa = 1.0 + (cells + 0.5) * 2.0**-52
         values = np.ldexp(mantissa, -1 - self._leading_zeros(cells.shape))
+        # The largest float below 1, where rounding would give 1.
         return np.asarray(values.clip(max=1 - 2.0**-53))
 
     def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -281,22 +285,22 @@ class SecureSource(Source):
     def __init__(self) -> None:
         """Start without a keystream; the first draw makes one."""
         # Streams that no caller is using. Taking one out is a single atomic step.
-        self._idle: list[_Stream] = []
+        self._idle: list[_KeyStream] = []
         _live_sources.add(self)
 
-    def _take_stream(self) -> "_Stream":
+    def _take_stream(self) -> "_KeyStream":
         """Take a keystream out of the list of idle ones, or make a new one.
 
         Returns
         -------
-        _Stream
+        _KeyStream
             The stream. The caller owns it until it puts it back into the list.
         """
         try:
             return self._idle.pop()
         except IndexError:
             # This is the first call, or a thread or a signal handler has the stream.
-            return _Stream()
+            return _KeyStream()
 
     def random_bytes(self, n: int) -> bytes:
         """Return n uniform bytes, taken from an idle stream of this process.
@@ -330,7 +334,7 @@ class SecureSource(Source):
         # The streams of other threads are dropped.
         self._idle[:] = [stream]
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def _refuse_to_copy(self, *_: Any) -> NoReturn:
         """Raise, because a copy would give the same bits again.
 
         It stands in for every method by which Python copies or pickles an object.
@@ -345,18 +349,18 @@ class SecureSource(Source):
             "noise; make a new one"
         )
 
-    __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse
+    __copy__ = __deepcopy__ = __reduce__ = __getstate__ = _refuse_to_copy
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuse to be pickled, whatever the protocol."""
-        self._refuse()
+        self._refuse_to_copy()
 
     def __repr__(self) -> str:
         """Return a text that does not show the key."""
         return "SecureSource()"
 
 
-class _Stream:
+class _KeyStream:
     """A stream of bytes made by AES-256 from a key, owned by one caller at a time.
 
     The bytes made with one key are an epoch. The first 32 of them are the key of the
@@ -410,14 +414,15 @@ class _Stream:
             The bytes.
         """
         if n <= _KEYSTREAM_BYTES - self.used:
-            return self._cut(n)
-        pieces = [self._cut(_KEYSTREAM_BYTES - self.used)]
-        missing = n - len(pieces[0])
+            return self._take_from_epoch(n)
+        # The rest of this epoch, and then as many epochs as it takes.
+        chunks = [self._take_from_epoch(_KEYSTREAM_BYTES - self.used)]
+        missing = n - len(chunks[0])
         while missing > 0:
             self._start_epoch()
-            pieces.append(self._cut(min(missing, EPOCH_BYTES)))
-            missing -= len(pieces[-1])
-        return b"".join(pieces)
+            chunks.append(self._take_from_epoch(min(missing, EPOCH_BYTES)))
+            missing -= len(chunks[-1])
+        return b"".join(chunks)
 
     def _start_epoch(self) -> None:
         """Fill the buffer with 16 KiB of the keystream of the current key.
@@ -432,7 +437,7 @@ class _Stream:
         self.buffer[:_KEY_BYTES] = _ZEROS[:_KEY_BYTES]
         self.used = _KEY_BYTES
 
-    def _cut(self, n: int) -> bytes:
+    def _take_from_epoch(self, n: int) -> bytes:
         """Return and erase the next n bytes of the buffer, which must have them.
 
         Parameters
@@ -470,7 +475,7 @@ class GeneratorSource(Source):
     Parameters
     ----------
     rng : numpy.random.Generator
-        Where the bits come from.
+        The source of the bits.
 
     Examples
     --------
@@ -482,6 +487,11 @@ class GeneratorSource(Source):
 
     def __init__(self, rng: np.random.Generator) -> None:
         """Store the generator, and name it for certificates.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of the bits.
 
         Raises
         ------
@@ -552,7 +562,7 @@ def check_source(source: Any) -> Source:
 
 
 class Allowance:
-    """A public limit of the random bytes of an exact draw, and the τ that follows from it.
+    """A public limit on the random bytes of an exact draw, and the τ that follows.
 
     τ bounds the total variation between the drawn bits and uniform ones. It is part of
     the slack of a release, whose δ(ε) is raised by (1 + e^ε)·slack. An *epoch* is the
@@ -582,7 +592,7 @@ class Allowance:
 
     def __init__(self, numbers: int, acceptance: float = 1.0) -> None:
         """Compute the limit in blocks of 512 epochs, and start to count at 0."""
-        self._blocks = math.ceil(numbers / (_NUMBERS * acceptance))
+        self._blocks = math.ceil(numbers / (_NUMBERS_PER_BLOCK * acceptance))
         self._meter = _ByteCounter()
 
     def meter(self, source: Source) -> Source:
@@ -615,13 +625,13 @@ class Allowance:
         NotResolved
             If the draw used more bytes than it is allowed.
         """
-        max_bytes = self._blocks * (_EPOCHS // 2) * EPOCH_BYTES
+        max_bytes = self._blocks * (_EPOCHS_PER_BLOCK // 2) * EPOCH_BYTES
         if self._meter.n_bytes > max_bytes:
             raise NotResolved(
                 "a draw used more random bytes than its public bound allows; nothing "
                 "is released"
             )
-        return self._blocks * _EPOCHS * EPOCH_DISTANCE
+        return self._blocks * _EPOCHS_PER_BLOCK * EPOCH_DISTANCE
 
 
 class _ByteCounter:
@@ -641,7 +651,7 @@ class _MeteredSource(Source):
         Parameters
         ----------
         source : Source
-            Where the bytes come from.
+            The source of the bytes.
         counter : _ByteCounter
             Their number is added to it.
         """

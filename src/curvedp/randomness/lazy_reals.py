@@ -1,8 +1,9 @@
-"""Random reals known to as many bits as needed: uniforms, and normals as functions of them.
+"""Random real numbers, uniform or normal, of which digits are drawn as they are needed.
+A *ball* is a midpoint with an error bound: it contains the number, whose further bits
+may not have been drawn yet. More precision appends bits to the same number.
 
-A real is drawn once. Asking for it again with more precision appends bits to the same
-real, so that an undecided comparison or rounding is settled by the same random number
-and not by a fresh one. The exact samplers of `curvedp.laws.exact` are built on these.
+So an undecided comparison or rounding is settled by the same random number and not by a
+fresh one. The exact samplers of `curvedp.laws.exact` are built on these.
 """
 
 from collections.abc import Callable, Iterable
@@ -69,7 +70,7 @@ class LazyUniforms:
         bits : int
             The precision.
         indices : iterable of int
-            Which uniforms; the first by default.
+            The indices of the wanted uniforms; by default the first one.
 
         Returns
         -------
@@ -95,7 +96,7 @@ class LazyUniforms:
         return [arb(2 * self._integers[i] + 1, 1) * half_cell for i in indices]
 
 
-class _DiscBatch(NamedTuple):
+class _DiskBatch(NamedTuple):
     """Pairs of uniforms, and which of them lie in the unit disk and are used."""
 
     uniforms: LazyUniforms  # numbers 2k and 2k + 1 are pair k
@@ -103,7 +104,7 @@ class _DiscBatch(NamedTuple):
 
 
 class _NormalPair(NamedTuple):
-    """Two normals from one point of the disk, with the precision they were computed at."""
+    """Two normals from one point of the disk, computed at some precision."""
 
     key: tuple[int, int, int]
     """Index of the pair, bits asked for, precision of Arb."""
@@ -127,16 +128,24 @@ class LazyNormals:
     """
 
     def __init__(self, source: Source, n: int) -> None:
-        """Draw points of a square until (n + 1)/2 of them lie in the unit disk."""
+        """Draw points of a square until (n + 1)/2 of them lie in the unit disk.
+
+        Parameters
+        ----------
+        source : Source
+            The random bits.
+        n : int
+            The number of normals; each point of the disk gives two.
+        """
         self._n = n
-        self._batches: list[_DiscBatch] = []
+        self._batches: list[_DiskBatch] = []
         self._last_pair: _NormalPair | None = None
         missing = (n + 1) // 2
         while missing > 0:
             # About π/4 of the pairs lie in the disk.
             uniforms = LazyUniforms(source, 2 * (missing + missing // 3 + 2))
-            pairs = np.flatnonzero(_are_in_disc(uniforms))[:missing]
-            self._batches.append(_DiscBatch(uniforms, pairs))
+            pairs = np.flatnonzero(_are_in_disk(uniforms))[:missing]
+            self._batches.append(_DiskBatch(uniforms, pairs))
             missing -= len(pairs)
 
     def floats(self) -> FloatBall:
@@ -150,7 +159,7 @@ class LazyNormals:
         FloatBall
             One ball for each normal, of radius about 1e-15 in most cases.
         """
-        points = [_disc_floats(batch.uniforms)[batch.pairs] for batch in self._batches]
+        points = [_disk_floats(batch.uniforms)[batch.pairs] for batch in self._batches]
         midpoints = np.concatenate([point.mid for point in points])
         radii = np.concatenate([point.rad for point in points])
         xy = FloatBall(midpoints, radii)
@@ -160,7 +169,7 @@ class LazyNormals:
         return (xy * factor).reshape(-1)[: self._n]
 
     def balls(self, bits: int) -> np.ndarray:
-        """Return all normals as an array of Arb balls, to about the given number of bits.
+        """Return all normals as an array of Arb balls, to a given precision.
 
         Parameters
         ----------
@@ -184,7 +193,7 @@ class LazyNormals:
         Parameters
         ----------
         index : int
-            Which normal.
+            The index of the normal.
         bits : int
             The precision of the uniforms from which it is made.
 
@@ -222,7 +231,7 @@ class LazyNormals:
         position = k
         for batch in self._batches:
             if position < len(batch.pairs):
-                point = _disc_balls(batch.uniforms, int(batch.pairs[position]), bits)
+                point = _disk_balls(batch.uniforms, int(batch.pairs[position]), bits)
                 s = point.squared_norm
                 factor = (-2 * s.log() / s).sqrt()
                 values = (point.x * factor, point.y * factor)
@@ -232,19 +241,19 @@ class LazyNormals:
         raise IndexError(k)
 
 
-def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
+def accepts(uniform: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
     """Decide with certainty whether rejection sampling accepts a proposal.
 
     It accepts if log u <= log(target/envelope), the log-ratio of the densities at the
-    proposal, with a uniform u. Both sides are computed in balls, with more bits until
-    the comparison is certain.
+    proposal, with a uniform u. Both sides are computed as intervals, with more and more
+    bits until the comparison is certain.
 
     Parameters
     ----------
-    coin : LazyUniforms
+    uniform : LazyUniforms
         One uniform real u.
     log_ratio : callable
-        Maps a precision to a ball around log(target/envelope).
+        Maps a precision in bits to an interval that contains log(target/envelope).
 
     Returns
     -------
@@ -276,7 +285,7 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
                 f"target/envelope = exp({ratio.str(6)}) > 1: "
                 "the draw would not follow its law"
             )
-        excess = coin.balls(precision)[0].log() - ratio
+        excess = uniform.balls(precision)[0].log() - ratio
         if not excess.is_finite() or excess.contains(0):
             return None
         return bool(excess < 0)
@@ -284,7 +293,7 @@ def accepts(coin: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
     return decide(evaluate)
 
 
-def _disc_floats(uniforms: LazyUniforms) -> FloatBall:
+def _disk_floats(uniforms: LazyUniforms) -> FloatBall:
     """Return random points (x, y) = 2(u, v) − 1 of a square as float balls.
 
     Parameters
@@ -299,10 +308,10 @@ def _disc_floats(uniforms: LazyUniforms) -> FloatBall:
     """
     # A midpoint is rounded once (2^-54), and bits beyond the 64th are missing (2^-62
     # at most).
-    return FloatBall(_disc_midpoints(uniforms), 2.0**-54 + 2.0**-62)
+    return FloatBall(_disk_midpoints(uniforms), 2.0**-54 + 2.0**-62)
 
 
-def _disc_midpoints(uniforms: LazyUniforms) -> np.ndarray:
+def _disk_midpoints(uniforms: LazyUniforms) -> np.ndarray:
     """Return random points (x, y) = 2(u, v) − 1 of a square as floats.
 
     Parameters
@@ -321,7 +330,7 @@ def _disc_midpoints(uniforms: LazyUniforms) -> np.ndarray:
     return np.asarray((signed.astype(np.float64) * 2.0**-63).reshape(-1, 2))
 
 
-class _DiscPoint(NamedTuple):
+class _DiskPoint(NamedTuple):
     """A point of the square [−1, 1]², in balls."""
 
     x: arb
@@ -329,7 +338,7 @@ class _DiscPoint(NamedTuple):
     squared_norm: arb
 
 
-def _disc_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiscPoint:
+def _disk_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiskPoint:
     """Return one random point (x, y) = 2(u, v) − 1 to about the given number of bits.
 
     Parameters
@@ -343,21 +352,21 @@ def _disc_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiscPoint:
 
     Returns
     -------
-    _DiscPoint
+    _DiskPoint
         Balls around x, y and x² + y².
     """
     u, v = uniforms.balls(bits, (2 * pair, 2 * pair + 1))
     x = 2 * u - 1
     y = 2 * v - 1
-    return _DiscPoint(x, y, x * x + y * y)
+    return _DiskPoint(x, y, x * x + y * y)
 
 
-def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
+def _are_in_disk(uniforms: LazyUniforms) -> np.ndarray:
     """Return which random points (x, y) have x² + y² < 1, decided with certainty.
 
     In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
-    s = 1, with the unit roundoff u = 2^-53; points so near to the circle are decided in
-    balls.
+    s = 1, with the unit roundoff u = 2^-53. Points so near to the circle are decided by
+    interval arithmetic.
 
     Parameters
     ----------
@@ -369,16 +378,21 @@ def _are_in_disc(uniforms: LazyUniforms) -> np.ndarray:
     array of bool
         One truth value for each pair.
     """
-    xy = _disc_midpoints(uniforms)
-    s = (xy * xy).sum(axis=1)
-    is_inside = s < 1
-    for pair in np.flatnonzero(np.abs(s - 1) <= 2.0**-50).tolist():
-        is_inside[pair] = _is_in_disc(uniforms, pair)
+    # The midpoints decide, except for pairs so near the circle that their rounding
+    # errors (at most 2^-50 in x² + y²) matter.
+    xy = _disk_midpoints(uniforms)
+    squared_radius = (xy * xy).sum(axis=1)
+    is_inside = squared_radius < 1
+    for pair in np.flatnonzero(np.abs(squared_radius - 1) <= 2.0**-50).tolist():
+        is_inside[pair] = _is_in_disk(uniforms, pair)
     return np.asarray(is_inside)
 
 
-def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
-    """Decide in balls whether one random point (x, y) has x² + y² < 1.
+def _is_in_disk(uniforms: LazyUniforms, pair: int) -> bool:
+    """Return whether one random point lies in the unit disk, with certainty.
+
+    The point is (x, y), and the question is whether x² + y² < 1. Both sides are
+    enclosed in intervals, with more random bits until the answer is certain.
 
     Parameters
     ----------
@@ -395,7 +409,7 @@ def _is_in_disc(uniforms: LazyUniforms, pair: int) -> bool:
 
     def evaluate(bits: int) -> bool | None:
         """Return whether the point lies in the disk; None if that is not certain."""
-        excess = _disc_balls(uniforms, pair, bits).squared_norm - 1
+        excess = _disk_balls(uniforms, pair, bits).squared_norm - 1
         return None if excess.contains(0) else bool(excess < 0)
 
     return decide(evaluate)

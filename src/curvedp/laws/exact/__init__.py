@@ -1,4 +1,8 @@
-"""Exact samplers beside their laws: how a release is drawn without leaking through its last bits."""
+"""Exact samplers of noise laws, for releases: a draw is rounded to a public grid with
+certainty, so that the last bits of floats reveal nothing.
+
+`draw` is the entrance. The other modules draw on one kind of space each.
+"""
 
 from curvedp.laws.exact.draw import (
     ExactDraw,
@@ -10,7 +14,7 @@ from curvedp.laws.exact.draw import (
     grid_shape,
     has_exact_gaussian,
     has_exact_laplace,
-    is_released_in_chart,
+    is_released_in_flat_coordinates,
     point_from_grid,
 )
 
@@ -24,6 +28,6 @@ __all__ = [
     "grid_shape",
     "has_exact_gaussian",
     "has_exact_laplace",
-    "is_released_in_chart",
+    "is_released_in_flat_coordinates",
     "point_from_grid",
 ]

@@ -1,8 +1,11 @@
-"""Exact uniform draws from a cap of the sphere, or from what is outside of it.
+"""Exact uniform draws from a cap of the sphere, or from what is outside of it. The cap
+consists of the unit vectors at a small angle to a given axis. Angles are random real
+numbers of which any number of digits can be drawn, and the result is rounded to a grid
+with certainty.
 
-The angle to the axis of the cap has the density ∝ sin^{d−2} on an interval. It is
-log-concave, so that it is drawn under an envelope of tangents as in
-`curvedp.laws.exact.radial`. PrivUnit (`curvedp.local.privunit`) is built on it.
+The angle has the density ∝ sin^{d−2} on an interval. It is log-concave, so that it is
+drawn under an envelope of tangents as in `curvedp.laws.exact.radial`. PrivUnit
+(`curvedp.local.privunit`) is built on it.
 """
 
 import math

@@ -1,7 +1,9 @@
-"""Exact draws on two-point homogeneous spaces: how points are computed in balls.
+"""Exact draws on spheres, hyperbolic, projective and flat spaces, computed with error
+bounds. A draw is the exponential map of a random radius r and a uniform direction at
+the center of the noise, the footpoint p. All three are computed as *balls* (midpoints
+with error bounds) until the rounding of every coordinate is certain.
 
-A draw is a radius, a uniform direction, and the exponential map, all evaluated in ball
-arithmetic. An `ExactChart` says how the points of one manifold are written as vectors;
+An `ExactChart` says how the points of one manifold are written as vectors;
 `exact_chart` finds it for a manifold, and `exact_chart.register` adds one for a
 manifold of your own (docs/project/extending.md, Exact draws).
 """
@@ -40,7 +42,7 @@ from curvedp.randomness.csprng import Source
 from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms
 
 Enclosure = Any
-"""A real vector or number in balls: an array of Arb balls, one Arb ball, or a FloatBall.
+"""A real number or vector with error bounds: Arb balls in an array, or a FloatBall.
 
 Formulas are written once for all of them: they share + − * / and `dot`, `sqrt`, `sum`.
 """
@@ -50,7 +52,7 @@ Vectors = list[Enclosure]
 
 
 class LazyLength(Protocol):
-    """A real number that can be enclosed as narrowly as needed, such as `LazyRadius`."""
+    """A real number that can be enclosed as narrowly as needed: a `LazyRadius`."""
 
     def ball(self, precision: int) -> arb:
         """Return a ball around the number.
@@ -79,7 +81,7 @@ class RadialFactors(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactChart(ABC):
-    """The points of one manifold as vectors, and the exponential map in balls.
+    """The points of one manifold as vectors, and its exponential map in balls.
 
     Parameters
     ----------
@@ -92,14 +94,14 @@ class ExactChart(ABC):
     @property
     @abstractmethod
     def n_normals(self) -> int:
-        """How many standard normals determine a uniform direction and, if any, a phase."""
+        """The number of standard normals that make a direction and, if any, a phase."""
 
     @property
     def is_up_to_sign(self) -> bool:
         """Whether a point is a vector up to its sign.
 
-        The released sign is then a fair coin, because the sign of the vector by which
-        the footpoint is given may depend on the data.
+        The released sign is then random, because the sign of the vector by which the
+        footpoint is given may depend on the data.
         """
         return False
 
@@ -107,13 +109,14 @@ class ExactChart(ABC):
     def radial_factors(self, r: arb) -> RadialFactors:
         """Return the factors cs r and sn r of a point at distance r.
 
-        They are those of the footpoint and of the direction in the exponential map:
-        cos r and sin r on spheres, cosh r and sinh r on hyperbolic spaces.
+        They multiply the footpoint p and the unit direction w in the exponential map
+        cs·p + sn·w. They are cos r and sin r on spheres, cosh r and sinh r on
+        hyperbolic spaces, and 1 and r on flat spaces.
 
         Parameters
         ----------
         r : arb
-            A ball around the distance.
+            A ball around the distance r.
 
         Returns
         -------
@@ -123,7 +126,9 @@ class ExactChart(ABC):
 
     @abstractmethod
     def footpoint(self, center: Enclosure) -> Vectors:
-        """Return the center of the noise as the vectors from which `point` starts.
+        """Return the footpoint: the center of the noise as vectors, for `point`.
+
+        Geodesics start at the footpoint, and a draw is the end of one of them.
 
         Parameters
         ----------
@@ -225,7 +230,7 @@ class ExactEuclidean(ExactChart):
         Parameters
         ----------
         footpoint : list of one vector
-            p.
+            The center p of the noise.
         direction : list of one vector
             Standard normals, a multiple of u.
         cs, sn : enclosures
@@ -293,7 +298,7 @@ class ExactLine(ExactSphere):
 
     @property
     def is_up_to_sign(self) -> bool:
-        """True: a line has two unit vectors, and a fair coin chooses the released one."""
+        """True: a line has two unit vectors, and a random bit chooses one of them."""
         return True
 
     def footpoint(self, center: Enclosure) -> Vectors:
@@ -302,7 +307,7 @@ class ExactLine(ExactSphere):
 
 
 class ExactLorentz(ExactChart):
-    """cosh r·p + sinh r·w on the hyperboloid; p is the lift of its space coordinates."""
+    """cosh r·p + sinh r·w on the hyperboloid, with p from its space coordinates."""
 
     @property
     def n_normals(self) -> int:
@@ -373,7 +378,7 @@ class ExactPoincareBall(ExactChart):
         Parameters
         ----------
         footpoint : list of one vector
-            p.
+            The center p of the noise.
         direction : list of one vector
             Standard normals.
         cs, sn : enclosures
@@ -461,6 +466,7 @@ class ExactKendallShapes(ExactChart):
         list of vectors
             The real and the imaginary parts of the landmarks.
         """
+        # The unit vector p.
         p_real, p_imaginary = footpoint
         length = (p_real.dot(p_real) + p_imaginary.dot(p_imaginary)).sqrt()
         p_real = p_real / length
@@ -481,8 +487,8 @@ class ExactKendallShapes(ExactChart):
         end_real = p_real * cs + w_real * step
         end_imaginary = p_imaginary * cs + w_imaginary * step
 
-        phase = _normalize(phase_vector)
         # The product with e^{iψ} = phase₀ + i·phase₁.
+        phase = _normalize(phase_vector)
         return [
             end_real * phase[0] - end_imaginary * phase[1],
             end_real * phase[1] + end_imaginary * phase[0],
@@ -498,7 +504,7 @@ class ExactRotations(ExactChart):
 
     @property
     def n_normals(self) -> int:
-        """An axis is made of three normals; the sense of a turn of the plane, of one."""
+        """An axis is made of three normals, and a turn of the plane of one."""
         return self.manifold.dim
 
     def radial_factors(self, r: arb) -> RadialFactors:
@@ -508,9 +514,9 @@ class ExactRotations(ExactChart):
     def footpoint(self, center: Enclosure) -> Vectors:
         """Return the orthonormal columns of the rotation that the center stands for.
 
-        The center is a rotation up to the rounding of its entries. Gram and Schmidt's
-        method makes its first columns orthonormal, and the right-hand rule gives the
-        last one.
+        They are the footpoint from which `point` starts. The center is a rotation up to
+        the rounding of its entries. Gram and Schmidt's method makes its first columns
+        orthonormal, and the right-hand rule gives the last one.
 
         Parameters
         ----------
@@ -523,8 +529,12 @@ class ExactRotations(ExactChart):
             The two or three columns.
         """
         first = _normalize(center[:, 0])
+
+        # In the plane the second column is the first one, turned by a right angle.
         if self.manifold.point_shape[0] == 2:
             return [first, first[[1, 0]] * np.array([-1.0, 1.0])]
+
+        # In three-space: Gram and Schmidt's method, and then the cross product.
         second = _normalize(center[:, 1] - first * first.dot(center[:, 1]))
         cross_product = (
             first[[1, 2, 0]] * second[[2, 0, 1]] - first[[2, 0, 1]] * second[[1, 2, 0]]
@@ -574,6 +584,7 @@ class ExactRotations(ExactChart):
         list of vectors
             The columns of the rotation.
         """
+        # The axis, a vector of length 1.
         length = sum(coordinate * coordinate for coordinate in direction).sqrt()
         axis = [coordinate / length for coordinate in direction]
         if len(footpoint) == 2:
@@ -587,6 +598,8 @@ class ExactRotations(ExactChart):
         # (modulo 3) are axis_{j+2} and −axis_{j+1}.
         frame_axis = footpoint[0] * axis[0] + footpoint[1] * axis[1]
         frame_axis = frame_axis + footpoint[2] * axis[2]
+
+        # Rodrigues' formula for each column.
         columns = []
         for j in range(3):
             next_j = (j + 1) % 3
@@ -638,7 +651,7 @@ def draw_in_chart(
     density : ExactRadialDensity
         The law of the radius.
     chart : ExactChart
-        How points of the manifold are computed.
+        The formulas for points of the manifold.
     center : array
         The footpoint; its entries are taken as exact numbers.
     source : Source
@@ -671,12 +684,15 @@ def exponential_in_chart(
        Nearly every draw ends here.
     2. Otherwise Arb computes with more and more bits until all entries are certain.
 
+    A draw must never be replaced by a new one because it was hard to round.
+    tests/laws/exact/test_draw.py compares the integers at several precisions.
+
     Parameters
     ----------
     radius : LazyLength
         The distance r, which was drawn before.
     chart : ExactChart
-        How points of the manifold are computed: as one vector, or as several columns.
+        The formulas for points of the manifold: one vector, or several columns.
     center : array
         The footpoint; its entries are taken as exact numbers.
     source : Source
@@ -701,7 +717,7 @@ def exponential_in_chart(
             return _join_columns(chart.manifold, float_columns, sign)
 
     def round_with_arb(precision: int) -> np.ndarray | None:
-        """Return the point's integers if `precision` bits make them certain, else None."""
+        """Return the integers of the point; None if they are not certain yet."""
         # cos r and sin r on a sphere, for example.
         radial_factors = _radial_factors(radius, chart, precision)
         if radial_factors is None:
@@ -738,15 +754,18 @@ def _round_with_floats(
     normals: LazyNormals,
     grid: int,
 ) -> list[list[int]] | None:
-    """Return the rounded vectors of a draw if float balls settle every entry, else None.
+    """Return the rounded vectors of a draw, or None if some entry is not certain.
 
     This is the fast first stage of `exponential_in_chart`: the exponential map is
     evaluated in float64 with proved error radii.
 
+    Only entries that are certain may be returned; tests/laws/exact/test_filter.py
+    compares them with Arb.
+
     Parameters
     ----------
     chart : ExactChart
-        How points of the manifold are computed.
+        The formulas for points of the manifold.
     center : array
         The footpoint; its entries are exact numbers.
     radius : LazyLength
@@ -762,14 +781,17 @@ def _round_with_floats(
         The integers of each vector of the point.
     """
     with np.errstate(all="ignore"):
-        footpoint = chart.footpoint(FloatBall(center))
+        # cos r and sin r; on a hyperbolic space cosh r and sinh r.
         factors = decide(lambda precision: _radial_factors(radius, chart, precision))
-        # Both are hyperbolic on a hyperbolic space.
         cosine = float_ball(factors.cs)
         sine = float_ball(factors.sn)
+
+        # The exponential map, and its vectors rounded to the grid.
+        footpoint = chart.footpoint(FloatBall(center))
         direction = chart.direction(normals.floats())
         vectors = chart.point(footpoint, direction, cosine, sine)
         rounded = [vector.round(grid) for vector in vectors]
+
     if not all(np.all(is_certain) for _, is_certain in rounded):
         return None
     return [[int(integer) for integer in np.ravel(integers)] for integers, _ in rounded]
@@ -800,8 +822,8 @@ def _join_columns(
     Parameters
     ----------
     manifold : Manifold
-        If its points are vectors, the parts are concatenated; if matrices, the
-        parts are their columns.
+        If its points are vectors, the rounded vectors are concatenated; if its points
+        are matrices, they are its columns.
     columns : sequence of sequences of int
         The rounded vectors.
     sign : {-1, 1}
@@ -832,7 +854,7 @@ def _radial_factors(
     radius : LazyLength
         The drawn radius r.
     chart : ExactChart
-        How points of the manifold are computed.
+        The formulas for points of the manifold.
     precision : int
         The number of bits.
 
@@ -858,12 +880,12 @@ def _cosh_sinh(r: arb) -> RadialFactors:
 
 
 def _normalize(x: Enclosure) -> Enclosure:
-    """Return the unit vector x/|x|, in balls of either kind."""
+    """Return the unit vector x/|x|, for Arb balls or float balls."""
     return x / x.dot(x).sqrt()
 
 
 def _remove_mean(x: Enclosure) -> Enclosure:
-    """Return x less the mean of its entries, in balls of either kind."""
+    """Return x less the mean of its entries, for Arb balls or float balls."""
     n = x.mid.shape[0] if isinstance(x, FloatBall) else len(x)
     return x - x.sum() / n
 

@@ -1,9 +1,10 @@
-"""Exact-then-round sampling: a release is the ideal continuous draw, rounded to a grid.
+"""Exact draws of noise for releases: the ideal continuous draw, rounded to a public
+grid 2^−grid. The noise is a real number of which as many bits are drawn as needed. The
+draw is enclosed in a *ball*, a midpoint with an error bound, and an integer is returned
+only when the whole ball lies in one cell of the grid.
 
-The float64 entries of the footpoint are taken as the exact numbers they are. The noise
-is a real number known to as many bits as it takes. Their sum, or the exponential map,
-is enclosed in a ball, and an integer is returned only when the whole ball lies in one
-cell of the public grid. No float rounding touches the law, so no last bit can tell two
+The float64 entries of the footpoint (the center of the noise) are taken as the exact
+numbers they are. No float rounding touches the law, so no last bit can tell two
 footpoints apart, as it can with floats (Mironov 2012). docs/theory/release-path.md has
 the proof and the threat model.
 """
@@ -27,8 +28,8 @@ from curvedp.laws.backend import Kind
 from curvedp.laws.exact.charts import draw_in_chart, exact_chart
 from curvedp.laws.exact.grassmann import (
     draw_plane,
-    has_exact_planes,
-    is_wide_for_planes,
+    has_exact_plane_sampler,
+    needs_too_many_proposals,
     plane_acceptance,
 )
 from curvedp.laws.exact.radial import ExactRadialDensity
@@ -68,7 +69,7 @@ class ExactDraw:
     ----------
     integers : array of Python ints
         Ambient coordinates of a point, or coordinates of the tangent space at the
-        origin (`is_released_in_chart`), in units of 2^-grid.
+        origin (`is_released_in_flat_coordinates`), in units of 2^-grid.
     grid : int
         The grid is 2^-grid.
     tau : float
@@ -117,7 +118,11 @@ def grid_shape(manifold: Manifold) -> tuple[int, ...]:
     """
     if len(manifold.factors) > 1:
         return (sum(math.prod(grid_shape(factor)) for factor in manifold.factors),)
-    return (manifold.dim,) if is_released_in_chart(manifold) else manifold.point_shape
+    return (
+        (manifold.dim,)
+        if is_released_in_flat_coordinates(manifold)
+        else manifold.point_shape
+    )
 
 
 def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
@@ -140,7 +145,7 @@ def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
     """
     if len(manifold.factors) > 1:
         return _product_point_from_grid(manifold, value)
-    if is_released_in_chart(manifold):
+    if is_released_in_flat_coordinates(manifold):
         v = manifold.from_coordinates(manifold.origin, value)
         return manifold.exp(manifold.origin, v)
     return manifold.project(value)
@@ -161,12 +166,17 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
     array of shape point_shape
         The point of the product, in float64.
     """
+    # Cut the flat array into the coordinates of each factor.
     shapes = [grid_shape(factor) for factor in manifold.factors]
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
-    parts = np.split(value, ends)
+    factor_values = np.split(value, ends)
+
+    # The point of each factor, and the product of them.
     points = [
-        point_from_grid(factor, part.reshape(shape))
-        for factor, part, shape in zip(manifold.factors, parts, shapes, strict=True)
+        point_from_grid(factor, factor_value.reshape(shape))
+        for factor, factor_value, shape in zip(
+            manifold.factors, factor_values, shapes, strict=True
+        )
     ]
     return join_factors(manifold, points)
 
@@ -174,7 +184,8 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 def has_exact_laplace(manifold: Manifold) -> bool:
     """Return whether `exact_laplace` can draw on a manifold.
 
-    Mechanisms ask before any budget is spent.
+    A mechanism calls this first, and raises an error before any privacy budget is
+    spent.
 
     Parameters
     ----------
@@ -195,8 +206,10 @@ def has_exact_laplace(manifold: Manifold) -> bool:
 def has_exact_gaussian(manifold: Manifold) -> bool:
     """Return whether `exact_gaussian` can draw on a manifold.
 
-    Mechanisms ask before any budget is spent. On a product, every factor must have an
-    exact Gaussian sampler.
+    A mechanism calls this first, and raises an error before any privacy budget is
+    spent. On a product, every factor must have an exact Gaussian sampler. Other spaces
+    have one if they are Euclidean or flat, if they have an exact Laplace sampler, or if
+    their points are planes.
 
     Parameters
     ----------
@@ -210,9 +223,9 @@ def has_exact_gaussian(manifold: Manifold) -> bool:
     """
     if len(manifold.factors) > 1:
         return all(has_exact_gaussian(factor) for factor in manifold.factors)
-    if isinstance(manifold, Euclidean) or is_released_in_chart(manifold):
+    if isinstance(manifold, Euclidean) or is_released_in_flat_coordinates(manifold):
         return True
-    return has_exact_laplace(manifold) or has_exact_planes(manifold)
+    return has_exact_laplace(manifold) or has_exact_plane_sampler(manifold)
 
 
 def check_drawable_scale(manifold: Manifold, sigma: float) -> None:
@@ -231,10 +244,11 @@ def check_drawable_scale(manifold: Manifold, sigma: float) -> None:
         If too few tangent normals are accepted, which happens on planes only.
     """
     for factor in manifold.factors:
+        # Only planes have a largest scale.
         is_wide = (
             isinstance(factor, Grassmann)
-            and has_exact_planes(factor)
-            and is_wide_for_planes(factor, sigma)
+            and has_exact_plane_sampler(factor)
+            and needs_too_many_proposals(factor, sigma)
         )
         if is_wide:
             raise ParameterError(
@@ -246,7 +260,7 @@ def check_drawable_scale(manifold: Manifold, sigma: float) -> None:
 
 
 @lru_cache(maxsize=256)
-def is_released_in_chart(manifold: Manifold) -> bool:
+def is_released_in_flat_coordinates(manifold: Manifold) -> bool:
     """Whether a draw is released in global flat coordinates.
 
     This holds for a flat space that is no product and whose points are not its vectors,
@@ -297,9 +311,9 @@ def exact_draw(
         The Riemannian Gaussian or the Riemannian Laplace law (on Euclidean space the
         multivariate one of the norm).
     manifold : Manifold
-        Where the points live.
+        The manifold of the points.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
     center : array of shape point_shape
         The footpoint; its entries are taken as exact numbers.
     source : Source, optional
@@ -319,7 +333,9 @@ def exact_draw(
     ParameterError
         If an argument does not qualify or the manifold has no exact sampler.
     """
+    # Check all arguments before anything is drawn.
     footpoint = _check_center(manifold, center)
+
     is_known_kind = isinstance(kind, str) and kind in get_args(Kind)
     if not is_known_kind:
         _validate.choice("kind", kind, get_args(Kind))
@@ -328,8 +344,11 @@ def exact_draw(
     else:
         largest_scale = _LARGEST_HYPERBOLIC_SCALE
     scale = _validate.within("scale", scale, _SMALLEST_SCALE, largest_scale)
+
     _check_grid(grid)
-    return _draw(kind, manifold, scale, footpoint, check_source(source), grid)
+    return _draw_with_valid_arguments(
+        kind, manifold, scale, footpoint, check_source(source), grid
+    )
 
 
 def exact_gaussian(
@@ -348,7 +367,7 @@ def exact_gaussian(
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        The manifold of the points.
     scale : float
         The scale σ > 0.
     center : array of shape point_shape
@@ -361,8 +380,8 @@ def exact_gaussian(
     Returns
     -------
     ExactDraw
-        The integers in units of 2^-grid. Their law is within `tau` (at least 2^-100) of
-        the ideal rounded draw, in total variation.
+        The integers in units of 2^-grid. Its `tau` bounds the total variation distance
+        of their law from the ideal rounded law. It is 2^-100 for up to 4096 numbers.
     """
     return exact_draw("gaussian", manifold, scale, center, source=source, grid=grid)
 
@@ -383,7 +402,7 @@ def exact_laplace(
     Parameters
     ----------
     manifold : Manifold
-        Where the points live.
+        The manifold of the points.
     scale : float
         The scale σ > 0.
     center : array of shape point_shape
@@ -396,8 +415,8 @@ def exact_laplace(
     Returns
     -------
     ExactDraw
-        The integers in units of 2^-grid. Their law is within `tau` (at least 2^-100) of
-        the ideal rounded draw, in total variation.
+        The integers in units of 2^-grid. Its `tau` bounds the total variation distance
+        of their law from the ideal rounded law. It is 2^-100 for up to 4096 numbers.
 
     Raises
     ------
@@ -407,7 +426,7 @@ def exact_laplace(
     return exact_draw("laplace", manifold, scale, center, source=source, grid=grid)
 
 
-def _draw(
+def _draw_with_valid_arguments(
     kind: Kind,
     manifold: Manifold,
     scale: float,
@@ -443,12 +462,13 @@ def _draw(
     if len(manifold.factors) > 1 and kind == "gaussian":
         centers = split_into_factors(manifold, center)
         draws = [
-            _draw(kind, factor, scale, factor_center, source, grid)
+            _draw_with_valid_arguments(kind, factor, scale, factor_center, source, grid)
             for factor, factor_center in zip(manifold.factors, centers, strict=True)
         ]
         integers = np.concatenate([draw.integers.ravel() for draw in draws])
         return ExactDraw(integers, grid, sum(draw.tau for draw in draws), manifold)
 
+    # Count the random bytes, which must stay below a public limit.
     allowance = _allowance(kind, manifold, scale)
     metered_source = allowance.meter(source)
     integers = _draw_integers(kind, manifold, scale, center, metered_source, grid)
@@ -504,7 +524,7 @@ def _allowance(kind: Kind, manifold: Manifold, scale: float) -> Allowance:
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         acceptance = acceptance_probability(kind, m, beta, scale)
-    elif isinstance(manifold, Grassmann) and has_exact_planes(manifold):
+    elif isinstance(manifold, Grassmann) and has_exact_plane_sampler(manifold):
         check_drawable_scale(manifold, scale)
         acceptance = plane_acceptance(manifold, scale)
     return Allowance(math.prod(manifold.point_shape), acceptance)
@@ -561,11 +581,11 @@ def _draw_integers(
     if isinstance(manifold, AffineInvariantCone):
         m, beta = manifold.cone_size
         return draw_spd(kind, m, beta, scale, center, source, grid)
-    if kind == "gaussian" and has_exact_planes(manifold):
+    if kind == "gaussian" and has_exact_plane_sampler(manifold):
         return draw_plane(center.shape[0], scale, center, source, grid)
 
     # On the other flat spaces, normal coordinates at the origin preserve distances.
-    if kind == "gaussian" and is_released_in_chart(manifold):
+    if kind == "gaussian" and is_released_in_flat_coordinates(manifold):
         coordinates = manifold.normal_coordinates(manifold.origin, center)
         return _draw_flat_gaussian(np.asarray(coordinates), scale, source, grid)
 
@@ -581,9 +601,9 @@ def _draw_flat_gaussian(
 ) -> np.ndarray:
     """Return a Gaussian with independent coordinates, rounded to the grid.
 
-    A coordinate is rounded with certainty: in float64 with proved error radii where
-    there are many coordinates, and one by one with as many bits as it takes (Arb) where
-    floats do not determine the nearest multiple of 2^-grid.
+    Many coordinates are computed together in float64, with proved error bounds. If the
+    nearest multiple of 2^-grid is not certain for a coordinate, it is computed in Arb,
+    with more and more bits.
 
     Parameters
     ----------
@@ -604,6 +624,8 @@ def _draw_flat_gaussian(
     normals = LazyNormals(source, center.size)
     integers = np.zeros(center.size, dtype=object)
     undecided = np.arange(center.size)
+
+    # All coordinates together, in floats.
     if center.size >= FILTER_SIZE and grid <= FILTER_GRID:
         with np.errstate(all="ignore"):
             coordinates = normals.floats() * sigma + center
@@ -611,6 +633,7 @@ def _draw_flat_gaussian(
         integers[is_certain] = [int(k) for k in rounded[is_certain]]
         undecided = np.flatnonzero(~is_certain)
 
+    # Those that are not certain, one by one.
     for i in undecided.tolist():
         integers[i] = _round_coordinate(normals, i, sigma, float(center[i]), grid)
     return integers
@@ -628,9 +651,10 @@ def _round_coordinate(
     normals : LazyNormals
         The standard normals of all coordinates.
     i : int
-        Which of them is used.
+        The index of the coordinate, and of its normal.
     sigma, mean : float
-        Exact numbers.
+        The standard deviation and the mean of the coordinate. The floats are taken as
+        exact real numbers.
     grid : int
         The grid is 2^-grid.
 
@@ -641,7 +665,7 @@ def _round_coordinate(
     """
 
     def round_at(precision: int) -> int | None:
-        """Return the rounded coordinate if these bits make it certain, else None."""
+        """Return the rounded coordinate; None if it is not certain yet."""
         noise = arb(sigma) * normals.ball(i, precision)
         return round_arb(arb(mean) + noise, grid)
 
@@ -671,7 +695,7 @@ def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
     manifold : Manifold
         The space on which the noise lives.
     center : array-like of shape point_shape
-        What the caller passes as the footpoint.
+        The center of the noise, as the caller passes it.
 
     Returns
     -------
@@ -685,6 +709,8 @@ def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
     """
     if not isinstance(manifold, Manifold):
         raise ParameterError("must be a manifold", parameter="manifold", value=manifold)
+
+    # One point of the right shape, of finite numbers, on the manifold.
     footpoint = _validate.array("center", center)
     if footpoint.shape != manifold.point_shape:
         raise ParameterError(

@@ -1,4 +1,7 @@
-"""Exact draws of the Riemannian Gaussian on planes, that is on Grassmann(m, 2).
+"""Exact draws of Gaussian noise about a plane, that is on Grassmann(m, 2), the planes
+through 0 in ℝ^m. Two planes differ by their principal angles θ₁ ≥ θ₂. All numbers are
+*balls* (midpoints with error bounds), computed with more and more bits until a decision
+is certain.
 
 In the tangent space at a plane with the orthonormal basis P, a vector is an m×2 matrix
 H whose columns are orthogonal to P. Its singular values θ₁ ≥ θ₂ are the principal
@@ -23,7 +26,7 @@ from flint import arb
 
 from curvedp.geometry import Grassmann
 from curvedp.geometry.manifold import Manifold
-from curvedp.laws.grassmann import rank_of, untilted_acceptance
+from curvedp.laws.grassmann import acceptance_without_envelope, rank_of
 from curvedp.numerics.enclosures import arb_array, decide, first_precision, round_arb
 from curvedp.randomness.csprng import Source
 from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms, accepts
@@ -35,7 +38,7 @@ _ROTATION_NORMALS = 4
 _SMALLEST_ACCEPTANCE = 1e-3
 
 
-def has_exact_planes(manifold: Manifold) -> bool:
+def has_exact_plane_sampler(manifold: Manifold) -> bool:
     """Return whether a manifold is Grassmann(m, 2) of rank two, where draws are exact.
 
     Parameters
@@ -68,13 +71,13 @@ def plane_acceptance(manifold: Grassmann, sigma: float) -> float:
     float
         A number between 0 and 1, from public numbers alone.
     """
-    return untilted_acceptance(2, manifold.m - 2, sigma)
+    return acceptance_without_envelope(2, manifold.m - 2, sigma)
 
 
-def is_wide_for_planes(manifold: Grassmann, sigma: float) -> bool:
-    """Return whether too few tangent normals are accepted at this scale to draw exactly.
+def needs_too_many_proposals(manifold: Grassmann, sigma: float) -> bool:
+    """Return whether an exact draw at this scale would need too many proposals.
 
-    A draw would then take more than about a thousand proposals.
+    Too many are more than about a thousand: then the draw is refused.
 
     Parameters
     ----------
@@ -120,6 +123,7 @@ def draw_plane(
     array of Python ints, shape (m, 2)
         An orthonormal basis of the drawn plane, rotated uniformly, in units of 2^-grid.
     """
+    # Propose tangent vectors until one is accepted.
     while True:
         normals = LazyNormals(source, 2 * m)
         if _is_accepted(center, normals, sigma, LazyUniforms(source, 1)):
@@ -127,8 +131,8 @@ def draw_plane(
     rotation = LazyNormals(source, _ROTATION_NORMALS)
 
     def round_at(precision: int) -> np.ndarray | None:
-        """Return the integers of the basis if these bits make all certain, else None."""
-        # The exponential map divides by the difference of the two angles.
+        """Return the integers of the basis; None if one is not certain yet."""
+        # The plane. The exponential map divides by the difference of the two angles.
         tangent = _tangent(center, normals, sigma, precision)
         angles = _principal_angles(tangent.gram)
         if not angles.are_distinct:
@@ -152,11 +156,11 @@ class _Tangent(NamedTuple):
     Attributes
     ----------
     basis : array of balls, shape (m, 2)
-        P, orthonormal.
+        P, an orthonormal basis of the plane at which the vector is tangent.
     vector : array of balls, shape (m, 2)
-        H, with columns orthogonal to those of P.
+        H, the tangent vector; its columns are orthogonal to those of P.
     gram : array of balls, shape (2, 2)
-        A = HᵀH.
+        A = HᵀH, whose eigenvalues are the squares of the principal angles.
     """
 
     basis: np.ndarray
@@ -174,8 +178,8 @@ class _Angles(NamedTuple):
     first_square, second_square : arb
         The eigenvalues of A.
     are_distinct : bool
-        Whether θ₁ > θ₂ > 0 is certain. It fails on a null set only, so that more bits
-        settle it.
+        Whether θ₁ > θ₂ > 0 is certain. With probability one it becomes certain if the
+        precision grows.
     """
 
     first: arb
@@ -188,7 +192,9 @@ class _Angles(NamedTuple):
 def _tangent(
     center: np.ndarray, normals: LazyNormals, sigma: float, precision: int
 ) -> _Tangent:
-    """Return H, σ times the part of an m×2 normal matrix that is orthogonal to the plane.
+    """Return a random tangent vector H at a plane: normal noise orthogonal to it.
+
+    H is σ times an m×2 matrix of standard normals, minus its projection on the plane.
 
     Parameters
     ----------
@@ -206,6 +212,7 @@ def _tangent(
     _Tangent
         The orthonormal basis P, the tangent vector H, and A = HᵀH.
     """
+    # P, the noise, and its part orthogonal to P.
     basis = _orthonormal_columns(arb_array(center))
     noise = normals.balls(precision).reshape(center.shape) * arb(sigma)
     vector = noise - basis @ (basis.T @ noise)
@@ -231,7 +238,7 @@ def _orthonormal_columns(columns: np.ndarray) -> np.ndarray:
 
 
 def _principal_angles(gram: np.ndarray) -> _Angles:
-    """Return the roots of the eigenvalues of the symmetric 2×2 matrix A.
+    """Return the principal angles: the roots of the eigenvalues of A = HᵀH.
 
     The eigenvalues are (a + c)/2 ± √(((a − c)/2)² + b²) for A = [[a, b], [b, c]]. The
     smaller one is the determinant divided by the larger one, which keeps its digits.
@@ -239,7 +246,7 @@ def _principal_angles(gram: np.ndarray) -> _Angles:
     Parameters
     ----------
     gram : array of balls, shape (2, 2)
-        A.
+        The symmetric matrix A.
 
     Returns
     -------
@@ -249,6 +256,8 @@ def _principal_angles(gram: np.ndarray) -> _Angles:
     a, b, c = gram[0, 0], gram[0, 1], gram[1, 1]
     half_difference = (a - c) / 2
     root = (half_difference * half_difference + b * b).sqrt()
+
+    # Compute the larger eigenvalue, and the smaller one from the determinant.
     first_square = (a + c) / 2 + root
     second_square = (a * c - b * b) / first_square
     first, second = first_square.sqrt(), second_square.sqrt()
@@ -257,7 +266,7 @@ def _principal_angles(gram: np.ndarray) -> _Angles:
 
 
 def _is_accepted(
-    center: np.ndarray, normals: LazyNormals, sigma: float, coin: LazyUniforms
+    center: np.ndarray, normals: LazyNormals, sigma: float, uniform: LazyUniforms
 ) -> bool:
     """Decide with certainty whether a normal tangent vector is accepted.
 
@@ -270,6 +279,8 @@ def _is_accepted(
     So a proposal is accepted with probability J(θ). Beyond the cut locus, θ₁ ≥ π/2,
     where the exponential map would reach a plane a second time, it is rejected.
 
+    Both decisions must be certain, and use the same normal numbers at every precision.
+
     Parameters
     ----------
     center : array of shape (m, 2)
@@ -278,8 +289,9 @@ def _is_accepted(
         2m standard normals.
     sigma : float
         The scale σ.
-    coin : LazyUniforms
-        One uniform number.
+    uniform : LazyUniforms
+        One uniform number u on (0, 1), whose digits are drawn as they are needed. The
+        proposal is accepted if u < J(θ).
 
     Returns
     -------
@@ -289,18 +301,18 @@ def _is_accepted(
     exponent = len(center) - 4  # m − 4
 
     def angles_at(precision: int) -> _Angles:
-        """Return the principal angles of the proposal, from bits of its normals."""
+        """Return the principal angles of the proposal, to a given precision."""
         return _principal_angles(_tangent(center, normals, sigma, precision).gram)
 
     def is_inside(precision: int) -> bool | None:
-        """Return whether θ₁ < π/2, or None if these bits do not decide it."""
+        """Return whether θ₁ < π/2; None if that is not certain yet."""
         excess = angles_at(precision).first - arb.pi() / 2
         if excess.contains(0) or not excess.is_finite():
             return None
         return bool(excess < 0)
 
-    def log_volume(precision: int) -> arb:
-        """Return log J(θ) as a ball; NaN if these bits do not separate the angles."""
+    def log_acceptance(precision: int) -> arb:
+        """Return an interval that contains log J(θ); NaN if θ₁ and θ₂ may be equal."""
         angles = angles_at(precision)
         if not angles.are_distinct:
             return arb("nan")
@@ -309,7 +321,7 @@ def _is_accepted(
         jacobian *= (_sinc(angles.first) * _sinc(angles.second)) ** exponent
         return jacobian.log()
 
-    return decide(is_inside) and accepts(coin, log_volume)
+    return decide(is_inside) and accepts(uniform, log_acceptance)
 
 
 def _sinc(x: arb) -> arb:
@@ -320,10 +332,12 @@ def _sinc(x: arb) -> arb:
 def _exponential(tangent: _Tangent, angles: _Angles) -> np.ndarray:
     """Return exp_P(H) = P·cos(√A) + H·(sin(√A)/√A), in balls.
 
+    It is the end of the geodesic from the plane with the basis P and the velocity H.
+
     Parameters
     ----------
     tangent : _Tangent
-        P, H and A.
+        The basis P (`basis`), the tangent vector H (`vector`) and A = HᵀH (`gram`).
     angles : _Angles
         The distinct roots of the eigenvalues of A.
 
@@ -346,12 +360,13 @@ def _function_of_gram(
 ) -> np.ndarray:
     """Return f(A) from the values of f at the two eigenvalues λ₁ ≠ λ₂ of A.
 
-    f(A) = f(λ₂) + (f(λ₁) − f(λ₂))·(A − λ₂)/(λ₁ − λ₂), by Lagrange's interpolation.
+    The result is f(A) = f(λ₂) + (f(λ₁) − f(λ₂))·(A − λ₂)/(λ₁ − λ₂), by Lagrange's
+    interpolation.
 
     Parameters
     ----------
     gram : array of balls, shape (2, 2)
-        A.
+        The symmetric matrix A.
     angles : _Angles
         The roots of λ₁ and λ₂.
     at_first, at_second : arb
@@ -360,7 +375,7 @@ def _function_of_gram(
     Returns
     -------
     array of balls, shape (2, 2)
-        f(A).
+        The matrix f(A).
     """
     identity = arb_array(np.eye(2))
     gap = angles.first_square - angles.second_square

@@ -1,11 +1,14 @@
-"""The exact radius of a law on a two-point homogeneous space, as a lazily refined real.
+"""The exact distance r of a noisy point from its center, to as many digits as are
+needed. The logarithm h of its density is concave. So it lies below tangents, which make
+up an envelope: r is proposed from the envelope and accepted with the probability
+density/envelope.
 
-The radial density is e^h with h(r) = −r²/2σ² (or −r/σ) + Σ n·log sn_κ(r), as in
-`laws.isotropic.density`. h is concave, so each of its tangents lies above it: a few
-tangents make an envelope of exponential pieces that is inverted in closed form (Gilks
-and Wild 1992, with public points chosen once). All constants of the envelope are
-float64 numbers rounded to the safe side in ball arithmetic, so the envelope is one
-fixed public function of (law, space, σ).
+The density is e^h with h(r) = −r²/2σ² (or −r/σ) + Σ n·log sn_κ(r), as in
+`laws.isotropic.density`. A few tangents make an envelope of exponential segments that
+is inverted in closed form (Gilks and Wild 1992, with public points chosen once). All
+constants of the envelope are float64 numbers rounded to the safe side in ball
+arithmetic (numbers with error bounds), so the envelope is one fixed public function of
+(law, space, σ).
 """
 
 import itertools
@@ -63,6 +66,7 @@ class ExactRadialDensity:
         for kappa, count in self.space.jacobi_spectrum:
             if kappa < 0:
                 growth_rate = growth_rate + count * arb(-kappa).sqrt()
+
         if self.kind == "laplace" and not self.scale * growth_rate < 1:
             raise NotIntegrable(
                 f"a Laplace law on hyperbolic space of dimension {self.space.dim} exists "
@@ -74,16 +78,19 @@ class ExactRadialDensity:
     def end(self) -> arb:
         """The end of the support, to any precision; `space.diameter` is its float.
 
-        It is π/(j√κ) with the smallest curvature κ and an integer j, or π·j or π/j for
-        a circle.
+        On a sphere of curvature κ it is π/√κ, and on a projective space half of that. A
+        circle of any length counts as π·j or π/j with an integer j. So j is found by
+        rounding the ratio of π/√κ to the float; κ is the smallest curvature.
         """
         if math.isinf(self.space.diameter):
             return arb.pos_inf()
         curvatures = [kappa for kappa, _ in self.space.jacobi_spectrum if kappa > 0]
         unit = arb.pi() / arb(min(curvatures, default=1.0)).sqrt()
+
         # The ratio is about j, or 1/j for a circle: at least 1, or at most ½.
         ratio = float(unit) / self.space.diameter
-        if ratio > 0.75:
+        is_multiple = ratio > 0.75  # between ½ and 1
+        if is_multiple:
             return unit / round(ratio)
         return unit * round(1 / ratio)
 
@@ -94,10 +101,9 @@ class ExactRadialDensity:
 
             h(r) = log weight(r) + Σ n·log sn_κ(r).
 
-        The weight is exp(−r²/2σ²) (Gaussian) or exp(−r/σ) (Laplace), and sn_κ is the
-        sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, κ = 0, κ < 0.
-
-        σ is the scale of the law.
+        With the scale σ of the law, the weight is exp(−r²/2σ²) (Gaussian) or exp(−r/σ)
+        (Laplace). Up to a constant factor, sn_κ(r) is sin(√κ·r) for κ > 0, r for κ = 0,
+        and sinh(√−κ·r) for κ < 0.
 
         Parameters
         ----------
@@ -109,11 +115,14 @@ class ExactRadialDensity:
         arb
             A ball around h(r).
         """
+        # log weight(r).
         scaled_radius = r * (1 / arb(self.scale))
         if self.kind == "gaussian":
             total = -scaled_radius * scaled_radius / 2
         else:
             total = -scaled_radius
+
+        # Σ n·log sn_κ(r).
         for kappa, count in self.space.jacobi_spectrum:
             angle = arb(abs(kappa)).sqrt() * r
             if kappa == 0:
@@ -129,11 +138,10 @@ class ExactRadialDensity:
     def slope(self, r: arb) -> arb:
         """Return h′(r), the derivative of `log_density`.
 
-        The weight contributes −r/σ² (Gaussian) or −1/σ (Laplace), and each curvature κ
-        the term n·sn_κ′(r)/sn_κ(r).
-
-        sn_κ is the sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, = 0,
-        < 0, and σ the scale of the law.
+        With the scale σ of the law, the weight contributes −r/σ² (Gaussian) or −1/σ
+        (Laplace). Each curvature κ of multiplicity n contributes n·sn_κ′(r)/sn_κ(r),
+        which is n·√κ·cot(√κ·r) for κ > 0, n/r for κ = 0, and n·√−κ·coth(√−κ·r) for
+        κ < 0.
 
         Parameters
         ----------
@@ -165,12 +173,9 @@ class ExactRadialDensity:
     def curvature(self, r: arb) -> arb:
         """Return −h″(r), minus the second derivative of `log_density`; it is positive.
 
-        The weight contributes 1/σ² (Gaussian) or 0 (Laplace), and each curvature κ the
-        term n/sn_κ(r)², where sn_κ is divided by √|κ| here, so that its slope at 0 is
-        1.
-
-        sn_κ is the sine, the identity or the hyperbolic sine for κ > 0, = 0, < 0, and σ
-        the scale of the law.
+        With the scale σ of the law, the weight contributes 1/σ² (Gaussian) or 0
+        (Laplace). Each curvature κ of multiplicity n contributes n/sn_κ(r)². Here
+        sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
 
         Parameters
         ----------
@@ -182,8 +187,11 @@ class ExactRadialDensity:
         arb
             A ball around −h″(r).
         """
+        # The weight.
         inverse_scale = 1 / arb(self.scale)
         total = inverse_scale * inverse_scale if self.kind == "gaussian" else arb(0)
+
+        # Each curvature adds n/sn_κ(r)².
         for kappa, count in self.space.jacobi_spectrum:
             root = arb(abs(kappa)).sqrt()
             if kappa == 0:
@@ -236,7 +244,7 @@ class LogConcaveDensity(Protocol):
 
 
 @dataclass(frozen=True)
-class EnvelopePiece:
+class EnvelopeSegment:
     """On [start, stop] the envelope of h is height + slope·(r − start).
 
     Parameters
@@ -255,7 +263,7 @@ class EnvelopePiece:
     height: float
 
     def width(self, density: LogConcaveDensity) -> arb:
-        """Return the length stop − start of the piece.
+        """Return the length stop − start of the segment.
 
         Parameters
         ----------
@@ -265,14 +273,14 @@ class EnvelopePiece:
         Returns
         -------
         arb
-            A ball around the length; infinite for the last piece of an unbounded
+            A ball around the length; infinite for the last segment of an unbounded
             support.
         """
         stop = density.end if self.stop is None else arb(self.stop)
         return stop - arb(self.start)
 
     def mass(self, density: LogConcaveDensity) -> arb:
-        """Return the mass ∫ e^{height + slope·(r − start)} dr of the piece.
+        """Return the mass ∫ e^{height + slope·(r − start)} dr of the segment.
 
         Parameters
         ----------
@@ -290,7 +298,7 @@ class EnvelopePiece:
         return arb(self.height).exp() * growth / arb(self.slope)
 
     def quantile(self, density: LogConcaveDensity, fraction: arb) -> arb:
-        """Return the radius below which a given fraction of the piece's mass lies.
+        """Return the radius below which a given fraction of the segment's mass lies.
 
         With a line of slope b it solves (e^{b·(r − start)} − 1)/(e^{b·width} − 1) =
         fraction.
@@ -322,18 +330,19 @@ class RadialEnvelope:
     density : LogConcaveDensity
         The density e^h.
     level : float
-        Subtracted from h, so that nothing overflows or underflows.
-    pieces : tuple of EnvelopePiece
+        About the largest value of h. It is subtracted from h, so that nothing overflows
+        or underflows.
+    segments : tuple of EnvelopeSegment
         The lines, from left to right.
     """
 
     density: LogConcaveDensity
     level: float = field(hash=False)
-    pieces: tuple[EnvelopePiece, ...] = field(hash=False)
+    segments: tuple[EnvelopeSegment, ...] = field(hash=False)
 
 
 def _expm1(x: arb) -> arb:
-    """Return e^x − 1, also for x = −∞: the last piece may fall forever."""
+    """Return e^x − 1, also for x = −∞: the last segment may fall forever."""
     return x.expm1() if x.is_finite() else arb(-1)
 
 
@@ -357,9 +366,12 @@ def radial_envelope(density: ExactRadialDensity) -> RadialEnvelope:
         The envelope, one line for each tangent.
     """
     with at_precision(256):
+        # The mode, and the standard deviation of the normal density of its curvature.
         mode = radial_mode(density.kind, density.space, density.scale)
         deviation = 1 / density.curvature(arb(mode)).sqrt()
         width = float(deviation) if deviation.is_finite() else 0.0
+
+        # The tangents touch at the mode, and at points of the support next to it.
         candidates = (mode + offset * width for offset in _TOUCH_OFFSETS)
         touch_points = {
             radius for radius in candidates if radius > 0 and arb(radius) < density.end
@@ -376,16 +388,19 @@ def tangent_envelope(
 
     A sampler by rejection proposes radii from the envelope. The logarithm h of the
     density is concave, so that it lies below each of its tangents. Each point of the
-    support is given to one tangent: pieces end about where neighboring tangents cross.
+    support is given to one tangent: segments end about where neighboring tangents
+    cross.
+
+    Any points give a valid envelope; better ones accept more.
 
     Parameters
     ----------
     density : LogConcaveDensity
         The density e^h.
     level : float
-        Subtracted from h; about the largest value of h.
+        About the largest value of h. It is subtracted from h.
     points : sequence of float
-        Where the tangents touch, in increasing order, inside the support.
+        The radii at which the tangents touch, in increasing order, inside the support.
 
     Returns
     -------
@@ -393,79 +408,94 @@ def tangent_envelope(
         The envelope, one line for each tangent.
     """
     with at_precision(256):
+        # Segments end where neighboring tangents cross; the last one has no end.
         cuts = [
             _tangent_crossing(density, left, right)
             for left, right in itertools.pairwise(points)
         ]
         starts = [0.0, *cuts]
         stops = [*cuts, None]
-        pieces = tuple(
-            _tangent_piece(density, level, touch, start, stop)
+        segments = tuple(
+            _tangent_segment(density, level, touch, start, stop)
             for touch, start, stop in zip(points, starts, stops, strict=True)
         )
-        return RadialEnvelope(density, level, pieces)
+        return RadialEnvelope(density, level, segments)
 
 
-def _tangent_piece(
+def _tangent_segment(
     density: LogConcaveDensity,
     level: float,
     touch: float,
     start: float,
     stop: float | None,
-) -> EnvelopePiece:
+) -> EnvelopeSegment:
     """Return a line with float64 constants that lies above the tangent at `touch`.
 
-    With slope ≥ h′(touch) the line through (touch, h(touch)) is above the tangent to
-    the right of the touch point. To its left it is below by at most
-    (slope − h′(touch))·(touch − start), which is added to the height.
+    Let h be the logarithm of the density. The slope of the tangent, h′(touch), is
+    rounded up to a float. The line with this larger slope through (touch, h(touch)) is
+    above the tangent to the right of the touch point. To its left the line is below the
+    tangent by at most (slope − h′(touch))·(touch − start). This is the `correction`
+    that is added to the height.
+
+    The line must lie above the density on the whole segment; `accepts` raises
+    `EnvelopeViolation` where it does not, and tests/laws/exact/test_envelopes.py checks
+    it in high precision.
 
     Parameters
     ----------
     density : LogConcaveDensity
         The density e^h.
     level : float
-        Subtracted from h.
+        The number that is subtracted from h.
     touch : float
-        Where the tangent touches h.
+        The radius at which the tangent touches h.
     start, stop : float
-        The ends of the piece; stop=None means the end of the support.
+        The ends of the segment; stop=None means the end of the support.
 
     Returns
     -------
-    EnvelopePiece
+    EnvelopeSegment
         The line and its range.
     """
+    # The slope, rounded up.
     touch_ball = arb(touch)
     start_ball = arb(start)
     true_slope = density.slope(touch_ball)
     slope = float_up(true_slope)
+
+    # The height at the start, raised by what the rounding of the slope takes away
+    # there.
     height_at_touch = density.log_density(touch_ball) - level
     tangent_at_start = height_at_touch + true_slope * (start_ball - touch_ball)
     correction = (arb(slope) - true_slope) * (touch_ball - start_ball)
-    return EnvelopePiece(start, stop, slope, float_up(tangent_at_start + correction))
+    return EnvelopeSegment(start, stop, slope, float_up(tangent_at_start + correction))
 
 
 def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
     """Return about where the tangents to a concave function h at a < b cross.
 
-    With the values h and slopes h′ at a and b it is (h(b) − h(a) + h′(a)·a −
-    h′(b)·b)/(h′(a) − h′(b)). Any point between a and b gives a valid envelope, since
-    both tangents bound h everywhere.
+    Let h be the logarithm of the density. The tangents cross at
+
+        (h(b) − h(a) + h′(a)·a − h′(b)·b)/(h′(a) − h′(b)).
+
+    Any point between a and b gives a valid envelope, since both tangents bound h
+    everywhere.
 
     Parameters
     ----------
     density : LogConcaveDensity
         The density e^h.
     a : float
-        Where the first tangent touches h.
+        The radius at which the first tangent touches h.
     b : float
-        Where the second tangent touches h, b > a.
+        The radius at which the second tangent touches h, b > a.
 
     Returns
     -------
     float
         A point strictly between a and b.
     """
+    # Find where the two lines are equal.
     slope_a = density.slope(arb(a))
     slope_b = density.slope(arb(b))
     rise = density.log_density(arb(b)) - density.log_density(arb(a))
@@ -475,7 +505,7 @@ def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _cumulative_masses(envelope: RadialEnvelope, precision: int) -> list[arb]:
-    """Return 0 and the partial sums of the masses of an envelope's pieces, cached.
+    """Return 0 and the partial sums of the masses of an envelope's segments, cached.
 
     Parameters
     ----------
@@ -487,10 +517,11 @@ def _cumulative_masses(envelope: RadialEnvelope, precision: int) -> list[arb]:
     Returns
     -------
     list of arb
-        One number more than there are pieces; the last one is the mass of the envelope.
+        One number more than there are segments; the last one is the mass of the
+        envelope.
     """
     with at_precision(precision + 16):
-        masses = [piece.mass(envelope.density) for piece in envelope.pieces]
+        masses = [segment.mass(envelope.density) for segment in envelope.segments]
         return list(itertools.accumulate(masses, initial=arb(0)))
 
 
@@ -506,7 +537,7 @@ class LazyRadius:
     """
 
     def __init__(self, envelope: RadialEnvelope, uniform: LazyUniforms) -> None:
-        """Find the piece of the envelope in which the radius lies.
+        """Find the segment of the envelope in which the radius lies.
 
         Parameters
         ----------
@@ -517,10 +548,10 @@ class LazyRadius:
         """
         self._envelope = envelope
         self._uniform = uniform
-        self._piece_number = decide(self._find_piece)
+        self._segment_index = decide(self._find_segment)
 
-    def _find_piece(self, precision: int) -> int | None:
-        """Return the piece that the radius lies in, or None if that is not yet certain.
+    def _find_segment(self, precision: int) -> int | None:
+        """Return the segment that contains the radius; None if that is not certain yet.
 
         Parameters
         ----------
@@ -530,13 +561,13 @@ class LazyRadius:
         Returns
         -------
         int or None
-            The index of the piece.
+            The index of the segment.
         """
         sums = _cumulative_masses(self._envelope, precision)
         mass_below = self._uniform.balls(precision)[0] * sums[-1]
-        last_piece = len(sums) - 2
+        last_segment = len(sums) - 2
         for i, (low, high) in enumerate(itertools.pairwise(sums)):
-            if mass_below > low and (mass_below < high or i == last_piece):
+            if mass_below > low and (mass_below < high or i == last_segment):
                 return i
         return None
 
@@ -544,10 +575,10 @@ class LazyRadius:
         """Return the radius to about the given number of bits.
 
         The radius is the quantile of the uniform number u under the envelope, whose
-        density is exponential on each of its pieces. u times the mass of the envelope
-        is the mass below the radius. What exceeds the mass of all earlier pieces lies
-        in the radius's own piece, whose quantile function has a closed form. More bits
-        of u are drawn if the precision needs them, and are kept for later calls.
+        density is exponential on each of its segments. u times the mass of the envelope
+        is the mass below the radius. What exceeds the mass of all earlier segments lies
+        in the radius's own segment, whose quantile function has a closed form. More
+        bits of u are drawn if the precision needs them, and are kept for later calls.
 
         Parameters
         ----------
@@ -561,14 +592,16 @@ class LazyRadius:
         """
         cumulative_masses = _cumulative_masses(self._envelope, precision)
         total_mass = cumulative_masses[-1]
-        mass_before_piece = cumulative_masses[self._piece_number]
-        mass_with_piece = cumulative_masses[self._piece_number + 1]
+        mass_before_segment = cumulative_masses[self._segment_index]
+        mass_with_segment = cumulative_masses[self._segment_index + 1]
 
+        # The fraction of the segment's mass that lies below the radius, and its
+        # quantile.
         (u,) = self._uniform.balls(precision)
-        mass_in_piece = u * total_mass - mass_before_piece
-        fraction = mass_in_piece / (mass_with_piece - mass_before_piece)
-        piece = self._envelope.pieces[self._piece_number]
-        return piece.quantile(self._envelope.density, fraction)
+        mass_in_segment = u * total_mass - mass_before_segment
+        fraction = mass_in_segment / (mass_with_segment - mass_before_segment)
+        segment = self._envelope.segments[self._segment_index]
+        return segment.quantile(self._envelope.density, fraction)
 
     def log_ratio(self, precision: int) -> arb:
         """Return log(target/envelope) at this radius, at most 0.
@@ -586,8 +619,8 @@ class LazyRadius:
             A ball around the logarithm.
         """
         r = self.ball(precision)
-        piece = self._envelope.pieces[self._piece_number]
-        line = arb(piece.height) + arb(piece.slope) * (r - arb(piece.start))
+        segment = self._envelope.segments[self._segment_index]
+        line = arb(segment.height) + arb(segment.slope) * (r - arb(segment.start))
         log_density = self._envelope.density.log_density(r) - self._envelope.level
         return log_density - line
 

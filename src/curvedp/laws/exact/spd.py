@@ -1,12 +1,13 @@
-"""Exact draws of the affine-invariant Gaussian and Laplace laws on SPD and HPD matrices.
+"""Exact draws of Gaussian and Laplace noise on positive definite matrices: real
+symmetric (β = 1, SPD) or complex Hermitian ones (β = 2, HPD). A draw Y about the
+identity is moved to the center LL* of the noise: X = LYL*. Entries are computed with
+error bounds until their rounding to a grid is certain.
 
-A draw is X = LYL*, where LL* is the footpoint and Y = e^V is a draw about the identity
-(Helgason 1978: the Jacobian of exp). Y is drawn by the near or the far envelope,
-whichever accepts more; `laws.spd.envelopes` proves them and knows their acceptance from
-public numbers alone. Here they are drawn without rounding. β = 1 means real symmetric
-and β = 2 Hermitian matrices; a complex entry a + ib is the real block [[a, −b], [b,
-a]], whose sums, products, Cholesky factors and exponentials are those of the complex
-numbers.
+Y = e^V is drawn by the near or the far envelope, whichever accepts more;
+`laws.spd.envelopes` proves them and knows their acceptance from public numbers alone
+(Helgason 1978: the Jacobian of exp). A complex entry a + ib is the real block [[a, −b],
+[b, a]], whose sums, products, Cholesky factors and exponentials are those of the
+complex numbers.
 """
 
 import math
@@ -65,11 +66,15 @@ def draw_spd(
 ) -> np.ndarray:
     """Return an exact draw of an SPD or HPD matrix about a center, rounded to a grid.
 
-    A matrix exp(V) is drawn about the identity. With the center factored as LL*, the
-    congruence L·exp(V)·L* is an isometry of the affine-invariant metric that takes the
-    identity to the center, so it is a draw about the center. Its entries are rounded
-    with certainty: those of large matrices first in float64 with proved error radii,
-    and all others with as many bits as it takes (Arb).
+    A matrix Y = exp(V) is drawn about the identity. Let LL* be the center. The map
+    Y ↦ L·Y·L* is an isometry of the affine-invariant metric that takes the identity to
+    the center. So L·Y·L* is a draw about the center. Its entries are rounded with
+    certainty. Those of large matrices are first computed in float64 with proved error
+    radii. All others are computed in Arb, with more and more bits.
+
+    Both ways to round must give the same integers, which
+    tests/laws/exact/test_filter.py checks; tests/laws/exact/test_spd.py tests the law
+    of the draws.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ def draw_spd(
     beta : {1, 2}
         Symmetric or Hermitian.
     scale : float
-        σ.
+        The scale σ of the law.
     center : array
         The footpoint: (m, m), or (m, m, 2) with real and imaginary parts. Its symmetric
         or Hermitian part is used.
@@ -94,6 +99,7 @@ def draw_spd(
     array of Python ints, in the shape of the center
         The entries in units of 2^-grid, symmetric or Hermitian.
     """
+    # A draw about the identity; its digits are computed later, as they are needed.
     draw = _identity_sampler(kind, m, beta, scale)(source)
     if beta == 2:
         # Complex numbers are computed with as real 2×2 blocks.
@@ -101,6 +107,7 @@ def draw_spd(
     # The entries that determine the others by symmetry.
     entries = _free_entries(m, beta)
 
+    # A large matrix is tried in floats first.
     if isinstance(draw, NearDraw) and draw.is_large and grid <= FILTER_GRID:
         free_integers = _round_with_floats(center, draw, entries, grid)
         if free_integers is not None:
@@ -122,6 +129,8 @@ def draw_spd(
         factor = cholesky(center)
         if factor is None:
             return None
+
+        # The draw about the center, rounded entry by entry.
         lower = arb_mat(factor.tolist())
         point = lower * draw.exp(precision) * lower.transpose()
         free_integers = []
@@ -138,7 +147,7 @@ def draw_spd(
 def _round_with_floats(
     center: np.ndarray, draw: NearDraw, entries: "MatrixEntries", grid: int
 ) -> list[int] | None:
-    """Return the rounded free entries of L·Y·L* if floats settle them all, else None.
+    """Return the rounded free entries of L·Y·L*; None if one is not certain in floats.
 
     The entries are computed in float64 with proved error radii.
 
@@ -151,7 +160,7 @@ def _round_with_floats(
     draw : NearDraw
         The draw Y about the identity.
     entries : MatrixEntries
-        Where the independent entries stand.
+        The rows and columns of the independent entries.
     grid : int
         The grid is 2^-grid.
 
@@ -228,7 +237,7 @@ def _identity_sampler(
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Returns
     -------
@@ -297,9 +306,9 @@ def _congruence(factor: FloatBall, inner: FloatExp) -> FloatBall:
     Parameters
     ----------
     factor : FloatBall
-        L.
+        Balls around the entries of the lower triangular L.
     inner : FloatExp
-        Y, with its error.
+        A float approximation of Y, with a bound on its error.
 
     Returns
     -------
@@ -356,7 +365,7 @@ def _free_entries(m: int, beta: int) -> MatrixEntries:
 def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
     """Return the symmetric or Hermitian matrix of integers with the given free entries.
 
-    The order of the entries is that of `_free_entries`; a Hermitian matrix has real and
+    The entries have the order of `_free_entries`; a Hermitian matrix has real and
     imaginary parts along its last axis.
 
     Parameters
@@ -420,11 +429,14 @@ def cholesky(center: np.ndarray) -> np.ndarray | None:
         # The dot product of an empty row would not be a ball.
         row = lower[j, :j]
         pivot = matrix[j, j] - row.dot(row) if j else matrix[0, 0]
+
+        # The pivot must be positive, with certainty.
         if pivot <= 0 or _is_exactly_singular(pivot, center):
             raise ParameterError("center must be positive definite")
         if not pivot > 0:
             return None
 
+        # Fill column j of the factor.
         lower[j, j] = pivot.sqrt()
         for i in range(j + 1, size):
             product = lower[i, :j].dot(row) if j else arb(0)
@@ -461,9 +473,9 @@ def _is_exactly_singular(pivot: arb, center: np.ndarray) -> bool:
 def _is_positive_definite(center: np.ndarray) -> bool:
     """Return whether the symmetric part of a matrix is positive definite, exactly.
 
-    By Sylvester's criterion it is if and only if all leading minors are positive. They
-    are computed in rational arithmetic, which is slow, so only a singular or nearly
-    singular center is checked in this way.
+    By Sylvester's criterion a symmetric matrix is positive definite if and only if all
+    its leading minors are positive. The minors are computed in rational arithmetic,
+    which is slow, so only a singular or nearly singular center is checked in this way.
 
     Parameters
     ----------
@@ -483,6 +495,8 @@ def _is_positive_definite(center: np.ndarray) -> bool:
     twice_symmetric = [
         [fractions[i][j] + fractions[j][i] for j in range(m)] for i in range(m)
     ]
+
+    # Sylvester's criterion asks for positive leading minors.
     for size in range(1, m + 1):
         minor = fmpq_mat([row[:size] for row in twice_symmetric[:size]]).det()
         if not minor > 0:

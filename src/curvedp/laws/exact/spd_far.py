@@ -1,9 +1,12 @@
-"""The far envelope of the laws on positive definite matrices, drawn exactly.
+"""Exact draws of noise of large scale on positive definite matrices: real symmetric (β
+= 1) or Hermitian ones (β = 2). The logarithms ρ of the eigenvalues are proposed as
+normal numbers and accepted with some probability. A uniform rotation Q then gives the
+draw Q·diag(e^ρ)·Q* about the identity.
 
-Log-eigenvalues ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2 are accepted, if decreasing, with
-probability ∏_{i<j}(1 − e^{−(ρᵢ−ρⱼ)})^β; a Haar rotation turns diag(e^ρ). Every constant
-is an exact real number, evaluated in balls as far as a decision needs. β = 1 means
-symmetric and β = 2 means Hermitian matrices, with complex numbers as real 2×2 blocks.
+The proposals are ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2. If they are decreasing, they
+are accepted with probability ∏_{i<j}(1 − e^{−(ρᵢ−ρⱼ)})^β. Every constant is an exact
+real number, evaluated in balls (with error bounds) as far as a decision needs. Complex
+numbers are real 2×2 blocks.
 """
 
 import itertools
@@ -19,7 +22,7 @@ from curvedp.randomness.lazy_reals import LazyNormals, LazyUniforms, accepts
 def draw_far_gaussian(
     m: int, sigma: float, beta: int, source: Source
 ) -> "FarGaussianDraw":
-    """Return an exact draw of the Gaussian about the identity: rejection with no cap.
+    """Return an exact draw of the Gaussian about the identity, by rejection.
 
     Parameters
     ----------
@@ -47,7 +50,7 @@ def draw_far_gaussian(
 def draw_far_laplace(
     m: int, scale: float, beta: int, source: Source
 ) -> "FarLaplaceDraw":
-    """Return an exact draw of the Laplace law about the identity: rejection with no cap.
+    """Return an exact draw of the Laplace law about the identity, by rejection.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ class FarGaussianDraw:
     m : int
         The size of the matrix.
     scale : float
-        σ.
+        The scale σ of the law.
     normals : LazyNormals
         One normal for each log-eigenvalue.
     beta : {1, 2}
@@ -127,7 +130,7 @@ class FarGaussianDraw:
         return arb(self._scale)
 
     def log_eigenvalues(self, precision: int) -> list[arb]:
-        """Return the log-eigenvalues of this proposal to about the given number of bits.
+        """Return the log-eigenvalues of this proposal, to a given precision.
 
         They are ρᵢ = βσ²hᵢ + σzᵢ with hᵢ = (m+1−2i)/2, independent standard normals zᵢ,
         and β = 1 for symmetric and 2 for Hermitian matrices.
@@ -146,16 +149,19 @@ class FarGaussianDraw:
         """
         normals = self._normals.balls(precision)
         sigma = self._standard_deviation(normals)
+        # Python counts i from 0, and the formula from 1.
         return [
             sigma * (sigma * self.beta * (self.m - 1 - 2 * i) / 2 + z)
             for i, z in enumerate(normals[: self.m])
         ]
 
     def log_ratio(self, precision: int) -> arb:
-        """Return log(target/envelope) at the log-eigenvalues ρ₁ > ρ₂ > … of this proposal.
+        """Return log(target/envelope) at this proposal, whose exponential accepts it.
 
-        It is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}), β = 1 for real and 2 for complex
-        matrices.
+        With the log-eigenvalues ρ₁ > ρ₂ > …, it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}),
+        where β is 1 for real and 2 for complex matrices.
+
+        It must not be positive: `accepts` raises `EnvelopeViolation` otherwise.
 
         Parameters
         ----------
@@ -187,7 +193,7 @@ class FarGaussianDraw:
         """
 
         def is_decreasing_at(precision: int) -> bool | None:
-            """Return whether they decrease, or None if these bits do not decide it."""
+            """Return whether they decrease; None if that is not certain yet."""
             rho = self.log_eigenvalues(precision)
             gaps = [larger - smaller for larger, smaller in itertools.pairwise(rho)]
             if any(gap < 0 for gap in gaps):
@@ -202,7 +208,7 @@ class FarGaussianDraw:
         Parameters
         ----------
         source : Source
-            The random bits of the coin.
+            The random bits of the uniform number that decides.
 
         Returns
         -------
@@ -246,11 +252,14 @@ class FarGaussianDraw:
         arb_mat
             Balls around the entries of the matrix.
         """
+        # diag(e^ρ); an eigenvalue of a Hermitian matrix fills a 2×2 block.
         size = self.beta * self.m
         matrix = arb_mat(size, size)
         for i, rho_i in enumerate(self.log_eigenvalues(precision)):
             for diagonal_index in range(self.beta * i, self.beta * (i + 1)):
                 matrix[diagonal_index, diagonal_index] = rho_i.exp()
+
+        # Each reflection is applied from both sides.
         for normals in self._reflections:
             reflection = self._reflection_matrix(normals.balls(precision))
             matrix = reflection * matrix * reflection
@@ -272,6 +281,7 @@ class FarGaussianDraw:
         arb_mat
             Balls around the entries of the reflection.
         """
+        # The vector u.
         beta = self.beta
         size = beta * self.m
         start = size - len(g)

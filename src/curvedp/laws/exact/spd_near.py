@@ -1,9 +1,11 @@
-"""The near envelope of the laws on positive definite matrices, drawn exactly.
+"""Exact draws of noise of small scale on positive definite matrices: real symmetric (β
+= 1) or Hermitian ones (β = 2). A draw about the identity is Y = e^V. The matrix V is
+proposed from a Gaussian matrix law, the near envelope, and accepted with the
+probability density/envelope.
 
-A draw is Y = e^V, where V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc(x_ij)^β on
-symmetric (β = 1) or Hermitian (β = 2) matrices, x_ij half the difference of two
-eigenvalues of V and sinhc x = sinh x/x. The envelope is a Gaussian matrix. Complex
-numbers a + ib are real blocks [[a, −b], [b, a]].
+V has the density exp(−|V|²/2σ²)·∏_{i<j} sinhc(x_ij)^β, with x_ij half the difference of
+two eigenvalues of V and sinhc x = sinh x/x. Numbers are balls, midpoints with error
+bounds. Complex numbers a + ib are real blocks [[a, −b], [b, a]].
 """
 
 import math
@@ -29,13 +31,17 @@ class MatrixScales(NamedTuple):
     """The factors by which a standard Gaussian matrix is scaled, as balls."""
 
     trace: Any
-    """Of the part proportional to the identity."""
+    """The factor of the part proportional to the identity."""
     traceless: Any
-    """Of the traceless part."""
+    """The factor of the traceless part."""
 
 
-class NearBound(ABC):
+class SinhcBound(ABC):
     """A distribution of V by normals, and a bound of ∏ sinhc that makes it an envelope.
+
+    V is the logarithm of a draw about the identity, with the density
+    exp(−|V|²/2σ²)·∏_{i<j} sinhc(x_ij)^β for a Gaussian law. x_ij is half the difference
+    of two eigenvalues of V, and sinhc x = sinh x/x.
 
     Attributes
     ----------
@@ -72,6 +78,10 @@ class NearBound(ABC):
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
         """Return an upper bound of Σ_{i<j} log sinhc x_ij.
 
+        x_ij is half the difference of two eigenvalues of V, and sinhc x = sinh x/x.
+        Each subclass uses one of the two parameters: the tangent bound needs the
+        differences x_ij, and the Laplace bound needs the length of V.
+
         Parameters
         ----------
         sum_of_squares : ball
@@ -87,7 +97,7 @@ class NearBound(ABC):
 
 
 @dataclass(frozen=True)
-class TangentBound(NearBound):
+class TangentBound(SinhcBound):
     """The bound log sinhc x ≤ a + b·x² of the Gaussian law, with constants rounded up.
 
     The function φ(y) = log sinhc √y is concave, so each tangent bounds it. Since
@@ -102,9 +112,9 @@ class TangentBound(NearBound):
     sigma : float
         σ, the scale of the law.
     traceless_scale : float
-        s.
+        s, the scale of the traceless part V₀ in the envelope.
     offset : float
-        a.
+        a, the constant term of the tangent.
     beta : {1, 2}
         Symmetric or Hermitian.
     """
@@ -150,7 +160,9 @@ class TangentBound(NearBound):
         return MatrixScales(number(self.sigma), number(self.traceless_scale))
 
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
-        """Return b·Σx_ij² plus a for each of the m(m − 1)/2 pairs.
+        """Return b·Σx_ij² plus a for each of the m(m − 1)/2 pairs of eigenvalues.
+
+        b is `slope`, a is `offset`, and x_ij is half the difference of two eigenvalues.
 
         Parameters
         ----------
@@ -169,7 +181,7 @@ class TangentBound(NearBound):
 
 
 @dataclass(frozen=True)
-class LaplaceBound(NearBound):
+class LaplaceBound(SinhcBound):
     """The bound ∏ sinhc ≤ e^{|h||V|} of the Laplace law, from sinhc x ≤ eˣ.
 
     V has a uniform direction and a length from Gamma(dim, 1/scale − β|h|), which is
@@ -194,10 +206,11 @@ class LaplaceBound(NearBound):
         """One normal per dimension for the direction of V, two for its length."""
         return 3 * dimension(self.m, self.beta)
 
-    def _half_root_norm(self) -> arb:
-        """Return |h| = √(m(m²−1)/12) as a ball, hᵢ = (m+1−2i)/2.
+    def _norm_of_h(self) -> arb:
+        """Return |h| = √(m(m²−1)/12) as a ball: the length of hᵢ = (m+1−2i)/2.
 
-        Σ_{i<j} |x_ij| ≤ |h|·|V|, x_ij half the difference of two eigenvalues of V.
+        It is the constant in Σ_{i<j} |x_ij| ≤ |h|·|V|, where x_ij is half the
+        difference of two eigenvalues of V.
         """
         return (arb(self.m * (self.m**2 - 1)) / 12).sqrt()
 
@@ -218,13 +231,13 @@ class LaplaceBound(NearBound):
             |V|.
         """
         length_normals = normals[dimension(self.m, self.beta) :]
-        twice_rate = 2 * (1 / arb(self.scale) - self.beta * self._half_root_norm())
+        twice_rate = 2 * (1 / arb(self.scale) - self.beta * self._norm_of_h())
         if isinstance(normals, FloatBall):
             twice_rate = float_ball(twice_rate)
         return length_normals.dot(length_normals) / twice_rate
 
     def scales(self, normals: Any) -> MatrixScales:
-        """Return the same factor |V|/|G| for both parts, where G is the Gaussian matrix.
+        """Return the same factor |V|/|G| for both parts of a Gaussian matrix G.
 
         The matrix V has the direction of G and the length of `_length`. The first
         `dimension` normals are the entries of G.
@@ -251,16 +264,16 @@ class LaplaceBound(NearBound):
         Parameters
         ----------
         sum_of_squares : ball
-            Σ x_ij², which is not used.
+            Not used: this bound depends on the length of V alone.
         normals : array of balls
-            The normals of the matrix, which give its length |V|.
+            The normals of the matrix; its length |V| is a function of them.
 
         Returns
         -------
         arb
             The bound, as a ball.
         """
-        return self._half_root_norm() * self._length(normals)
+        return self._norm_of_h() * self._length(normals)
 
 
 @lru_cache(maxsize=256)
@@ -269,6 +282,8 @@ def tangent_bound(m: int, sigma: float, tangent: float, beta: int = 1) -> Tangen
 
     The tangent in x² is a + b·x² with b = (coth x − 1/x)/(2x) and a = log sinhc x −
     b·x². It lies above log sinhc everywhere, whatever x > 0 is.
+
+    Rounding s or a down would break the bound.
 
     Parameters
     ----------
@@ -295,16 +310,17 @@ def tangent_bound(m: int, sigma: float, tangent: float, beta: int = 1) -> Tangen
         # Rounded up, s makes `slope` at least this tangent's b, so that the line
         # a + slope·x² is above the tangent for every x.
         scale = float_up(1 / (1 / arb(sigma) ** 2 - beta * m * b / 2).sqrt())
+
         offset = float_up((x.sinh() / x).log() - b * x * x)
     return TangentBound(m, sigma, scale, offset, beta)
 
 
-def draw_near(bound: NearBound, source: Source) -> "NearDraw":
-    """Return an exact draw of a matrix V: rejection until acceptance, with no cap.
+def draw_near(bound: SinhcBound, source: Source) -> "NearDraw":
+    """Return an exact draw of a matrix V, by rejection from an envelope.
 
     Parameters
     ----------
-    bound : NearBound
+    bound : SinhcBound
         The distribution of V and the envelope.
     source : Source
         The random bits.
@@ -347,18 +363,18 @@ class NearDraw:
 
     Parameters
     ----------
-    bound : NearBound
+    bound : SinhcBound
         The distribution of V and the envelope.
     normals : LazyNormals
         bound.n_normals standard normals.
     """
 
-    def __init__(self, bound: NearBound, normals: LazyNormals) -> None:
+    def __init__(self, bound: SinhcBound, normals: LazyNormals) -> None:
         """Store the lazy normals of a proposal; nothing is computed yet.
 
         Parameters
         ----------
-        bound : NearBound
+        bound : SinhcBound
             The distribution of V and the envelope.
         normals : LazyNormals
             `bound.n_normals` standard normals.
@@ -376,8 +392,8 @@ class NearDraw:
     def _matrix(self, normals: Any, root_half: Any) -> Any:
         """Return the random matrix V = s·G + (σ − s)·(tr G/m)·I.
 
-        G is the Gaussian matrix of the normals. The traceless part of V is that of G
-        scaled by s, and its trace that of G scaled by σ (`NearBound.scales`).
+        G is the Gaussian matrix of the normals. V has the traceless part of G scaled by
+        s, and the trace of G scaled by σ (`SinhcBound.scales`).
 
         Parameters
         ----------
@@ -406,7 +422,7 @@ class NearDraw:
         return scaled_gaussian + identity * diagonal_shift
 
     def _matrix_in_balls(self, precision: int) -> arb_mat:
-        """Return balls around the entries of V.
+        """Return balls around the entries of V, the logarithm of the draw.
 
         Real symmetric matrices have β = 1 and Hermitian ones β = 2.
 
@@ -423,17 +439,22 @@ class NearDraw:
         matrix = self._matrix(self._normals.balls(precision), arb(0.5).sqrt())
         return arb_mat(matrix.tolist())
 
-    def _eigen_in_floats(self) -> FloatEigen:
+    def _float_eigenvalues_with_errors(self) -> FloatEigen:
         """Return float64 eigenvalues and eigenvectors of V with proved error bounds.
 
-        Let D be the diagonal matrix of the computed eigenvalues and Q̂ the matrix of
-        the computed eigenvectors, with the polar decomposition Q̂ = U·P. With η ≥
-        |Q̂ᵀQ̂ − I| ≥ |P − I|,
+        V is the logarithm of the draw, a symmetric matrix. Let D be the diagonal matrix
+        of the computed eigenvalues and Q̂ the matrix of the computed eigenvectors, with
+        the polar decomposition Q̂ = U·P. With η ≥ |Q̂ᵀQ̂ − I| ≥ |P − I|,
 
             |V − U D Uᵀ| ≤ |V − Q̂DQ̂ᵀ| + (2η + η²)|D| =: e,
 
         and by Weyl's inequality each eigenvalue of V is within e of its partner in D.
-        Nothing is assumed of `eigh`.
+        In the code `residual` is |V − Q̂DQ̂ᵀ|, `orthogonality_error` is η, and `error`
+        is e.
+
+        The error bounds must hold for any output of `eigh`, however inaccurate it is;
+        tests/laws/exact/test_filter.py checks the bound that follows for the
+        exponential.
 
         Returns
         -------
@@ -454,6 +475,7 @@ class NearDraw:
                 matrix - (vector_ball * values).sharp_dot(vector_ball.T)
             )
 
+            # Put together the bound e of the docstring.
             largest_value = float(np.abs(values).max())
             error = (
                 residual
@@ -465,10 +487,10 @@ class NearDraw:
         return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
-        """Return balls around the eigenvalues of V, or None if Arb cannot separate them.
+        """Return balls around the eigenvalues of V; None if Arb cannot separate them.
 
-        For large matrices, float64 eigenvalues with proved errors are used at the first
-        precision of 64 bits.
+        V is the logarithm of the draw. For large matrices, float64 eigenvalues with
+        proved errors are used at the first precision of 64 bits.
 
         Parameters
         ----------
@@ -482,16 +504,19 @@ class NearDraw:
         """
         m = self._bound.m
         beta = self._bound.beta
+
+        # The quick cases: a number, and a large matrix in floats.
         if m == 1:
             return [self._matrix_in_balls(precision)[0, 0]]
         if self.is_large and precision == 64:
             with np.errstate(all="ignore"):
-                eigen = self._eigen_in_floats()
+                eigen = self._float_eigenvalues_with_errors()
             # The eigenvalues of a matrix of 2×2 blocks come in pairs.
             return [
                 arb(value, eigen.value_error) for value in eigen.values[::beta].tolist()
             ]
 
+        # All others in Arb.
         matrix = self._matrix_in_balls(precision)
         if beta == 2:
             matrix = _complex_from_blocks(matrix, m)
@@ -505,8 +530,8 @@ class NearDraw:
         """Return a ball around log(target/envelope), which is at most 0.
 
         It is β·(Σ_{i<j} log sinhc x_ij − bound), where x_ij is half the difference of
-        two eigenvalues of V, sinhc x = sinh x/x, and the bound is that of
-        `NearBound.log_bound`.
+        two eigenvalues of V, sinhc x = sinh x/x, and `SinhcBound.log_bound` gives the
+        bound.
 
         Real symmetric matrices have β = 1 and Hermitian ones β = 2.
 
@@ -525,25 +550,9 @@ class NearDraw:
         if eigenvalues is None:
             return arb.nan()
 
-        # log Π sinhc x_ij over all pairs. Each sinhc is evaluated at the midpoint of
-        # its ball, because sinh x/x cannot be evaluated on a ball around 0. Since
-        # |d log sinhc x/dx| ≤ |x|/3, this is off by at most `uncertainty`.
-        product = arb(1)
-        uncertainty = arb(0)
-        sum_of_squares = arb(0)
-        for i, first in enumerate(eigenvalues):
-            for second in eigenvalues[:i]:
-                x = (first - second) / 2
-                midpoint = x.mid()
-                radius = x.rad()
-                if midpoint != 0:  # sinhc 0 = 1
-                    product = product * midpoint.sinh() / midpoint
-                uncertainty = uncertainty + radius * (abs(midpoint) + radius) / 3
-                sum_of_squares = sum_of_squares + x * x
-
+        log_product, sum_of_squares = _sinhc_product(eigenvalues)
         normals = self._normals.balls(precision)
         log_bound = self._bound.log_bound(sum_of_squares, normals)
-        log_product = product.log() + arb(0, 1) * uncertainty
         return self._bound.beta * (log_product - log_bound)
 
     def exp(self, precision: int) -> arb_mat:
@@ -578,7 +587,7 @@ class NearDraw:
         FloatExp
             The approximation and the bound.
         """
-        eigen = self._eigen_in_floats()
+        eigen = self._float_eigenvalues_with_errors()
         orthogonality_error = eigen.orthogonality_error
 
         with at_precision(64):
@@ -587,6 +596,7 @@ class NearDraw:
             largest = arb(float(eigen.values.max()) + eigen.value_error).exp()
             largest_growth = float(largest.upper())
 
+        # Put together the bound of the docstring.
         vector_ball = FloatBall(eigen.vectors)
         error = (
             eigen.value_error + 2 * orthogonality_error + orthogonality_error**2
@@ -594,6 +604,50 @@ class NearDraw:
         return FloatExp(
             (vector_ball * growth).sharp_dot(vector_ball.T), error * _ROUND_UP
         )
+
+
+class _SinhcProduct(NamedTuple):
+    """Two sums over all pairs of eigenvalues; x is half the difference of a pair."""
+
+    log_product: arb  # Σ log(sinh x/x)
+    sum_of_squares: arb  # Σ x²
+
+
+def _sinhc_product(eigenvalues: list[arb]) -> _SinhcProduct:
+    """Return balls around Σ log sinhc x_ij and Σ x_ij² over all pairs of eigenvalues.
+
+    x_ij is half the difference of two eigenvalues, and sinhc x = sinh x/x. Each sinhc
+    is evaluated at the midpoint of the ball of x_ij, because sinh x/x cannot be
+    evaluated on a ball around 0. Since |d log sinhc x/dx| ≤ |x|/3, this is off by at
+    most `uncertainty`, by which the ball is widened.
+
+    tests/laws/exact/test_spd_near.py checks that the envelope lies above its target.
+
+    Parameters
+    ----------
+    eigenvalues : list of arb
+        Balls around the eigenvalues.
+
+    Returns
+    -------
+    _SinhcProduct
+        The two sums.
+    """
+    product = arb(1)
+    uncertainty = arb(0)
+    sum_of_squares = arb(0)
+    for i, first in enumerate(eigenvalues):
+        for second in eigenvalues[:i]:
+            x = (first - second) / 2
+
+            # Evaluate sinh x/x at the midpoint, and bound its change within the ball.
+            midpoint = x.mid()
+            radius = x.rad()
+            if midpoint != 0:  # sinhc 0 = 1
+                product = product * midpoint.sinh() / midpoint
+            uncertainty = uncertainty + radius * (abs(midpoint) + radius) / 3
+            sum_of_squares = sum_of_squares + x * x
+    return _SinhcProduct(product.log() + arb(0, 1) * uncertainty, sum_of_squares)
 
 
 def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:

@@ -1,10 +1,10 @@
 """Exact Laplace draws about many points of the two-sphere at once, rounded to a grid.
+Random numbers are first evaluated in floats with proved error bounds, called float
+balls. The few draws whose rounding is not certain then are computed one by one with
+more bits, as Arb balls.
 
-`curvedp.laws.exact.draw` computes one draw at a time in Arb balls. Here the reals of
-thousands of draws are evaluated together in float balls, whose radii are proved, and
-only the few draws that these leave undecided go on in Arb balls, with the same random
-reals. So each draw has exactly the law of the ideal draw, rounded.
-Theorem N5 (docs/theory/local.md) has the proof.
+The further bits belong to the same random numbers. So each draw has exactly the law of
+the ideal draw, rounded. Theorem N5 (docs/theory/local.md) has the proof.
 """
 
 import math
@@ -27,7 +27,7 @@ from curvedp.randomness.csprng import Allowance, Source
 from curvedp.randomness.lazy_reals import LazyUniforms
 
 LARGEST_SCALE = 1.0
-"""Radii are proposed from the plane; the sphere accepts about half of them at this scale."""
+"""The sphere accepts about half of the radii of the plane at this scale."""
 
 BLOCK = 1 << 14
 """Draws that are evaluated together, and whose random bytes one public bound covers."""
@@ -47,6 +47,11 @@ _TERMS = 10
 
 # Numbers that a block may draw; see `Allowance`.
 _NUMBERS = 4096
+# How many proposals a batch holds, in units of the expected number, and how many more.
+# π/4 of the pairs for a direction lie in the disk, and 1.3 is a little more than 4/π.
+_SPARE_RADII = 1.02
+_PAIRS_PER_DIRECTION = 1.3
+_SPARE_TRIALS = 8
 
 
 class SphereDraws(NamedTuple):
@@ -76,9 +81,9 @@ def draw_on_two_sphere(
 
     The radius r has the density ∝ sin(r)·e^{−r/σ} on (0, π). With independent uniforms
     u, v and w, the proposal r = −σ·log(u·v) has the density ∝ r·e^{−r/σ}, and is
-    accepted if r < π and w·r < sin r. The direction (x² − y², 2xy)/(x² + y²) is uniform
-    on the circle for (x, y) uniform in the disk (von Neumann 1951). With the frame
-    (e₁, e₂) at the center p the draw is cos r·p + sin r·(a·e₁ + b·e₂).
+    accepted if r < π and w·r < sin r. The direction (a, b) = (x² − y², 2xy)/(x² + y²)
+    is uniform on the circle if (x, y) is uniform in the disk (von Neumann 1951). With
+    the frame (e₁, e₂) at the center p, the draw is cos r·p + sin r·(a·e₁ + b·e₂).
 
     Parameters
     ----------
@@ -86,7 +91,7 @@ def draw_on_two_sphere(
         Finite vectors, none of them 0. The footpoints are centers/|center|, where the
         float64 entries are taken as exact numbers.
     scale : float
-        σ, at most `LARGEST_SCALE`.
+        The scale σ of the law, at most `LARGEST_SCALE`.
     source : Source
         The random bits.
     grid : int
@@ -99,6 +104,9 @@ def draw_on_two_sphere(
     """
     if not (0 < scale <= LARGEST_SCALE and 1 <= grid <= FILTER_GRID):
         raise ValueError("the scale or the grid is out of the range of this sampler")
+
+    # Draw in blocks, so that memory stays flat. Each block has its own allowance of
+    # random bits, and the largest slack is returned.
     integers = np.empty((len(centers), 3), dtype=np.int64)
     tau = 0.0
     n_in_arb = 0
@@ -113,14 +121,16 @@ def draw_on_two_sphere(
 
 @dataclass(frozen=True)
 class _Radii:
-    """Proposed radii r = −σ·log(u·v), with the coins w that decide about them.
+    """Proposed radii r = −σ·log(u·v), with the numbers w that decide about them.
+
+    u, v and w are independent uniforms. A radius is accepted if r < π and w·r < sin r.
 
     Parameters
     ----------
     uniforms : LazyUniforms
         u, v and w of each proposal, one after the other.
     scale : float
-        σ.
+        The scale σ of the law.
     """
 
     uniforms: LazyUniforms
@@ -141,7 +151,7 @@ class _Radii:
         Parameters
         ----------
         index : int
-            Which proposal.
+            The index of the proposal in its batch.
         bits : int
             The precision of its uniforms.
 
@@ -153,38 +163,43 @@ class _Radii:
         u, v = self.uniforms.balls(bits, (3 * index, 3 * index + 1))
         return -(u.log() + v.log()) * arb(self.scale)
 
-    def accepted(self, radii: FloatBall) -> np.ndarray:
+    def accepted_indices(self, radii: FloatBall) -> np.ndarray:
         """Return the indices of the accepted proposals, decided with certainty.
 
         Parameters
         ----------
         radii : FloatBall
-            What `floats` returned.
+            The radii of all proposals, as `floats` returned them.
 
         Returns
         -------
         array of int
-            The indices, in increasing order. Balls that do not decide are left to Arb.
+            The indices, in increasing order. Where floats do not decide, Arb does.
         """
+        # Compare r with π. A ball that is not certainly below it is replaced by 1.
         is_short = radii.mid + radii.rad < _BELOW_PI
         is_long = radii.mid - radii.rad > _ABOVE_PI
         short = FloatBall(
             np.where(is_short, radii.mid, 1.0), np.where(is_short, radii.rad, 0.0)
         )
+
+        # Compare w·r with sin r.
         excess = self._uniform(2) * short - _sin_cos(short).sin
         is_accepted = is_short & (excess.mid + excess.rad < 0)
         is_rejected = is_long | (is_short & (excess.mid - excess.rad > 0))
+
+        # The few proposals that floats do not decide.
         for index in np.flatnonzero(~(is_accepted | is_rejected)).tolist():
             is_accepted[index] = self._is_accepted(index)
         return np.flatnonzero(is_accepted)
 
     def _is_accepted(self, index: int) -> bool:
-        """Decide in Arb balls whether one proposal is accepted.
+        """Decide with certainty whether one proposal is accepted, by adding bits.
 
         Parameters
         ----------
         index : int
-            Which proposal.
+            The index of the proposal in its batch.
 
         Returns
         -------
@@ -193,12 +208,13 @@ class _Radii:
         """
 
         def is_accepted_at(bits: int) -> bool | None:
-            """Return whether it is accepted, or None if these bits do not decide it."""
+            """Return whether it is accepted; None if so few bits do not decide it."""
             r = self.ball(index, bits)
             if r > arb.pi():
                 return False
             if not r < arb.pi():
                 return None
+
             # The third of the three uniforms of this proposal.
             w = self.uniforms.balls(bits, (3 * index + 2,))[0]
             excess = w * r - r.sin()
@@ -226,7 +242,7 @@ class _Radii:
 
 @dataclass(frozen=True)
 class _Directions:
-    """Uniform points (x, y) of the square [−1, 1]², of which those in the disk are used.
+    """Uniform points of the square [−1, 1]², of which those in the unit disk are used.
 
     Parameters
     ----------
@@ -247,7 +263,7 @@ class _Directions:
         Parameters
         ----------
         index : int
-            Which point.
+            The index of the point in its batch.
         bits : int
             The precision of its uniforms.
 
@@ -259,13 +275,13 @@ class _Directions:
         u, v = self.uniforms.balls(bits, (2 * index, 2 * index + 1))
         return 2 * u - 1, 2 * v - 1
 
-    def accepted(self) -> np.ndarray:
+    def accepted_indices(self) -> np.ndarray:
         """Return the indices of the points in the disk, decided with certainty.
 
         Returns
         -------
         array of int
-            The indices, in increasing order. Balls that do not decide are left to Arb.
+            The indices, in increasing order. Where floats do not decide, Arb does.
         """
         x, y = self.floats()
         excess = x * x + y * y - 1.0
@@ -276,12 +292,12 @@ class _Directions:
         return np.flatnonzero(is_inside)
 
     def _is_inside(self, index: int) -> bool:
-        """Decide in Arb balls whether one point lies in the disk.
+        """Decide with certainty whether one point lies in the disk, by adding bits.
 
         Parameters
         ----------
         index : int
-            Which point.
+            The index of the point in its batch.
 
         Returns
         -------
@@ -290,7 +306,7 @@ class _Directions:
         """
 
         def is_in_disk_at(bits: int) -> bool | None:
-            """Return whether it is in the disk, or None if these bits do not decide it."""
+            """Return whether it is in the disk; None if that is not certain yet."""
             x, y = self.balls(index, bits)
             excess = x * x + y * y - 1
             return None if excess.contains(0) else bool(excess < 0)
@@ -340,14 +356,14 @@ class _Noise:
     radii : list of _RadiusBatch
         As many accepted radii, in all batches together, as there are draws.
     directions : list of _DirectionBatch
-        As many accepted directions.
+        The accepted directions: as many as radii.
     """
 
     radii: list[_RadiusBatch]
     directions: list[_DirectionBatch]
 
     def round_points(self, centers: np.ndarray, grid: int, integers: np.ndarray) -> int:
-        """Write the rounded draws about the centers into `integers`.
+        """Compute the draws about the centers, and write them into `integers`.
 
         A draw is the end of a geodesic from its center, with a radius and a direction
         of this noise. All draws are first computed together in float balls: float64
@@ -382,7 +398,9 @@ class _Noise:
 
             sin_cos = _sin_cos(r)
             center = [FloatBall(column) for column in centers.T]
-            point = _point(center, _frame_sign(centers[:, 0]), sin_cos, x, y)
+            point = _point_in_polar_coordinates(
+                center, _frame_sign(centers[:, 0]), sin_cos, x, y
+            )
 
             # A draw is settled if all three coordinates are.
             is_certain = np.ones(len(centers), dtype=bool)
@@ -394,8 +412,10 @@ class _Noise:
         # The few that float balls do not decide, one by one. Each needs the batch and
         # the proposal from which its radius and its direction came.
         undecided = np.flatnonzero(~is_certain)
-        radius_indices = list(_positions([batch.indices for batch in self.radii]))
-        pair_indices = list(_positions([batch.indices for batch in self.directions]))
+        radius_indices = list(_batch_positions([batch.indices for batch in self.radii]))
+        pair_indices = list(
+            _batch_positions([batch.indices for batch in self.directions])
+        )
         for row in undecided.tolist():
             integers[row] = self._round_with_arb(
                 centers[row], radius_indices[row], pair_indices[row], grid
@@ -409,7 +429,7 @@ class _Noise:
         pair_index: tuple[int, int],
         grid: int,
     ) -> list[int]:
-        """Return one rounded draw, with as many bits of its reals as it takes.
+        """Return one rounded draw; bits are added until its rounding is certain.
 
         Parameters
         ----------
@@ -433,11 +453,13 @@ class _Noise:
         frame_sign = float(_frame_sign(center[0]))
 
         def evaluate(bits: int) -> list[int] | None:
-            """Return the integers if these bits make all three certain, else None."""
+            """Return the three integers; None if one is not certain yet."""
             r = radii.ball(radius_proposal, bits)
             sin, cos = r.sin_cos()
             x, y = directions.balls(pair_proposal, bits)
-            point = _point(exact_center, frame_sign, _SinCos(sin, cos), x, y)
+            point = _point_in_polar_coordinates(
+                exact_center, frame_sign, _SinCos(sin, cos), x, y
+            )
 
             coordinates = [round_arb(coordinate, grid) for coordinate in point]
             certain = [integer for integer in coordinates if integer is not None]
@@ -458,7 +480,7 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     count : int
         How many draws.
     scale : float
-        σ.
+        The scale σ of the law.
     source : Source
         The random bits.
 
@@ -467,27 +489,28 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     _Noise
         `count` accepted radii and directions.
     """
+    # Batches of radii, until there are enough accepted ones.
     radii: list[_RadiusBatch] = []
     n_missing = count
     # The part of proposals that the sphere accepts is (1 + e^{−π/σ})/(1 + σ²).
     acceptance = (1 + math.exp(-math.pi / scale)) / (1 + scale**2)
     while n_missing > 0:
-        # 2 % and 8 more than the expected number, so that one batch is usually enough.
-        n_proposals = math.ceil(n_missing / acceptance * 1.02) + 8
+        # Somewhat more than the expected number, so that one batch is usually enough.
+        n_proposals = math.ceil(n_missing / acceptance * _SPARE_RADII) + _SPARE_TRIALS
         proposals = _Radii(LazyUniforms(source, 3 * n_proposals), scale)
         with np.errstate(all="ignore"):
             floats = proposals.floats()
-            indices = proposals.accepted(floats)[:n_missing]
+            indices = proposals.accepted_indices(floats)[:n_missing]
         radii.append(_RadiusBatch(proposals, indices, floats))
         n_missing -= len(indices)
 
+    # Batches of directions.
     directions: list[_DirectionBatch] = []
     n_missing = count
     while n_missing > 0:
-        # π/4 of the pairs lie in the disk, and 1.3 is a little more than 4/π.
-        n_pairs = math.ceil(n_missing * 1.3) + 8
+        n_pairs = math.ceil(n_missing * _PAIRS_PER_DIRECTION) + _SPARE_TRIALS
         pairs = _Directions(LazyUniforms(source, 2 * n_pairs))
-        indices = pairs.accepted()[:n_missing]
+        indices = pairs.accepted_indices()[:n_missing]
         directions.append(_DirectionBatch(pairs, indices))
         n_missing -= len(indices)
     return _Noise(radii, directions)
@@ -499,7 +522,7 @@ class _SinCos(NamedTuple):
     Attributes
     ----------
     sin, cos : balls
-        Of the same angles.
+        The sine and the cosine of the same angles.
     """
 
     sin: Enclosure
@@ -534,8 +557,9 @@ def _sin_cos(r: FloatBall) -> _SinCos:
     for k in reversed(range(_TERMS)):
         sine_series = sine_series * square + _reciprocal_factorial(2 * k + 1)
         cosine_series = cosine_series * square + _reciprocal_factorial(2 * k)
-    sin = y * _widened(sine_series, 2.0**-70, is_small)
-    cos = _widened(cosine_series, 2.0**-60, is_small)
+    # The remainders of the docstring: 2^-70 of sin y/y, and 2^-60 of cos y.
+    sin = y * _add_remainder(sine_series, 2.0**-70, is_small)
+    cos = _add_remainder(cosine_series, 2.0**-60, is_small)
 
     # From y to 2y, and from there to 4y = r.
     double_sin = 2.0 * (sin * cos)
@@ -562,7 +586,9 @@ def _reciprocal_factorial(k: int) -> FloatBall:
     return FloatBall(value, abs(value) * 2.0**-52)
 
 
-def _widened(ball: FloatBall, remainder: float, is_valid: np.ndarray) -> FloatBall:
+def _add_remainder(
+    ball: FloatBall, remainder: float, is_valid: np.ndarray
+) -> FloatBall:
     """Return a series with its remainder; without bounds where it is not valid.
 
     Parameters
@@ -572,29 +598,31 @@ def _widened(ball: FloatBall, remainder: float, is_valid: np.ndarray) -> FloatBa
     remainder : float
         A bound on the terms that were left out.
     is_valid : array of bool
-        Where that bound holds.
+        Whether that bound holds, for each ball.
 
     Returns
     -------
     FloatBall
         Balls around the sum of the infinite series.
     """
+    # The factor 1 + 2^-50 covers the rounding of this sum.
     radius = np.where(is_valid, ball.rad * (1 + 2.0**-50) + remainder, np.inf)
     return FloatBall(ball.mid, radius)
 
 
-def _point(
+def _point_in_polar_coordinates(
     center: Vector,
     frame_sign: np.ndarray | float,
     radial: _SinCos,
     x: Enclosure,
     y: Enclosure,
 ) -> Vector:
-    """Return cos r·p + sin r·(a·e₁ + b·e₂), in balls of either kind.
+    """Return cos r·p + sin r·(a·e₁ + b·e₂), for Arb balls or float balls.
 
-    Here p = center/|center|, (a, b) = (x² − y², 2xy)/(x² + y²), and e₁, e₂ are the
-    second and the third unit vector, reflected by the Householder reflection that
-    carries ±(1, 0, 0) to p (`Sphere.from_coordinates`).
+    It is the point at the distance r from p in a uniform direction. Here p =
+    center/|center|, (a, b) = (x² − y², 2xy)/(x² + y²), and e₁, e₂ are the second and
+    the third unit vector, reflected by the Householder reflection that carries ±(1, 0,
+    0) to p (`Sphere.from_coordinates`).
 
     Parameters
     ----------
@@ -673,7 +701,7 @@ def _join(batches: list[FloatBall]) -> FloatBall:
     )
 
 
-def _positions(batches: list[np.ndarray]) -> Iterator[tuple[int, int]]:
+def _batch_positions(batches: list[np.ndarray]) -> Iterator[tuple[int, int]]:
     """Yield where each accepted proposal stands, in the order of the draws.
 
     Parameters

@@ -1,1 +1,1 @@
-"""Isotropic laws on two-point homogeneous spaces: one radius and one uniform direction."""
+"""Isotropic laws on two-point homogeneous spaces: a radius and a uniform direction."""

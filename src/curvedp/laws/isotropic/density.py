@@ -1,9 +1,10 @@
-"""The distance of an isotropic law from its footpoint, integrated by quadrature.
+"""The distribution of the distance r of a noisy point from the center of the noise, by
+quadrature. The density of r is weight(r)·∏ sn_κ(r)^n: the weight is e^{−r²/2σ²}
+(Gaussian) or e^{−r/σ} (Laplace), and the product is the area of a sphere of radius r.
+It runs over the curvatures κ across a geodesic and their multiplicities n.
 
-On a two-point homogeneous space the distance r of a law with density weight(r) has the
-density weight(r)·∏ sn_κ(r)^n on (0, diameter), up to a constant. The product runs over
-the curvatures κ across a geodesic and their multiplicities n, and
-sn_κ(r) = sin(√κ r)/√κ, r, or sinh(√−κ r)/√−κ (Helgason 1978, Ch. X).
+The function sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for
+κ < 0 (Helgason 1978, Ch. X), and r lies in (0, diameter).
 
 This module gives normalizer, distribution function and moments. The samplers
 (`isotropic.envelope`) share no code with it, so that a goodness-of-fit test compares
@@ -28,13 +29,13 @@ from curvedp.laws.isotropic.space import TwoPointHomogeneousSpace
 _MAX_LOG_DROP = 80.0
 
 # Number of quadrature panels on each side of the peak.
-_PANELS = 48
+_PANELS_PER_SIDE = 48
 
 # Nodes and weights on [-1, 1] of the rule used on each panel.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 # Radii evaluated together: with 20 nodes each, the temporaries stay in the cache.
-_BLOCK = 8192
+_RADII_PER_BLOCK = 8192
 
 # Largest (d−1)·σ of a hyperbolic Gaussian. Beyond it the place of the peak, (d−1)·σ²,
 # has lost half of its digits relative to the width σ.
@@ -69,7 +70,7 @@ def log_sphere_area(dim: int) -> float:
 
 
 class TabulatedDensity:
-    """A unimodal density on (0, upper_end), integrated once panel by panel.
+    """A density on (0, upper_end) with one peak, integrated once panel by panel.
 
     The panels end where the log-density has fallen from its peak by fixed amounts, so
     that the density varies by a bounded factor on each of them, whatever its scale. On
@@ -80,7 +81,7 @@ class TabulatedDensity:
     log_density : callable
         Maps an array of radii to log-densities, up to a common constant.
     peak : float
-        Where the density is largest.
+        The radius at which the density is largest.
     scale : float
         Any positive length; the search for the panels starts with it.
     upper_end : float
@@ -101,7 +102,7 @@ class TabulatedDensity:
         log_density : callable
             Maps an array of radii to log-densities, up to a common constant.
         peak : float
-            Where the density is largest.
+            The radius at which the density is largest.
         scale : float
             Any positive length; the search for the panels starts with it.
         upper_end : float
@@ -112,6 +113,8 @@ class TabulatedDensity:
         self._scale = scale
         self._upper_end = upper_end
         self._log_peak = float(log_density(np.array([peak]))[0])
+
+        # Choose the panels, and compute the mass of each.
         self._edges = self._panel_edges()
 
         masses = self._integrals(self._edges[:-1], self._edges[1:])
@@ -141,8 +144,8 @@ class TabulatedDensity:
         radii = np.asarray(r, dtype=np.float64)
         flat = np.clip(radii.ravel(), self._edges[0], self._edges[-1])
         fractions = np.empty_like(flat)
-        for start in range(0, flat.size, _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for start in range(0, flat.size, _RADII_PER_BLOCK):
+            block = slice(start, start + _RADII_PER_BLOCK)
             fractions[block] = self._fraction_below(flat[block])
         return fractions.reshape(radii.shape)
 
@@ -162,6 +165,7 @@ class TabulatedDensity:
         Floats
             Numbers from 0 to 1, one for each radius.
         """
+        # The panel of each radius, and the masses on both sides of it.
         panel = np.searchsorted(self._edges, radii, side="right") - 1
         panel = np.clip(panel, 0, self._edges.size - 2)
         mass_below = self._mass_below[panel] + self._integrals(
@@ -191,7 +195,7 @@ class TabulatedDensity:
         return float(self._edges[-1] ** order * relative_moment)
 
     def radius_at_log_drop(self, log_drop: float) -> float:
-        """Return the radius beyond the peak at which the density has fallen by a factor.
+        """Return the radius beyond the peak where the density has fallen by a factor.
 
         Parameters
         ----------
@@ -203,66 +207,76 @@ class TabulatedDensity:
         float
             The radius; the end of the support if the density never falls so far.
         """
-        return float(self._radii_at_log_drops(np.array([log_drop]), self._upper_end)[0])
+        log_drops = np.array([log_drop])
+        return float(self._radii_at_log_drops_toward(self._upper_end, log_drops)[0])
 
     def _panel_edges(self) -> Floats:
         """Return the ends of all panels, in increasing order.
 
-        On either side of the peak, edge number j of 48 is where the log-density has
-        fallen by 80·(j/48)², so that the density varies by a bounded factor within a
-        panel.
+        On either side of the peak, edge number j of n = `_PANELS_PER_SIDE` is where the
+        log-density has fallen by `_MAX_LOG_DROP`·(j/n)². So the density varies by a
+        bounded factor within a panel.
+
+        Edges only decide how accurate the quadrature is;
+        tests/laws/isotropic/test_density.py compares integrals with adaptive
+        quadrature.
 
         Returns
         -------
         array
             The edges, from the first to the last radius of the table.
         """
-        log_drops = _MAX_LOG_DROP * (np.arange(_PANELS + 1) / _PANELS) ** 2
+        log_drops = (
+            _MAX_LOG_DROP * (np.arange(_PANELS_PER_SIDE + 1) / _PANELS_PER_SIDE) ** 2
+        )
         if self._peak > 0.0:
-            left_edges = self._radii_at_log_drops(log_drops, 0.0)[::-1]
+            left_edges = self._radii_at_log_drops_toward(0.0, log_drops)[::-1]
         else:
             left_edges = np.zeros(1)
-        right_edges = self._radii_at_log_drops(log_drops, self._upper_end)
+        right_edges = self._radii_at_log_drops_toward(self._upper_end, log_drops)
         return np.unique(np.concatenate([left_edges, right_edges]))
 
-    def _radii_at_log_drops(self, log_drops: Floats, end: float) -> Floats:
-        """Find by bisection the radii at which the density has fallen by given factors.
+    def _radii_at_log_drops_toward(self, end: float, log_drops: Floats) -> Floats:
+        """Return the radii at which the density has fallen from its peak by factors.
+
+        They are found by bisection on one side of the peak.
 
         Parameters
         ----------
-        log_drops : array
-            Increasing log-ratios peak density / density.
         end : float
-            The end of the support on the side to be searched.
+            The end of the support on the side to be searched: 0 or the upper end.
+        log_drops : array
+            Increasing logarithms of the factors peak density/density.
 
         Returns
         -------
         array
-            A radius for each drop, on its far side; `end` where the drop is not
-            reached.
+            A radius for each factor, where the density is not larger than that; `end`
+            where the density never falls so far.
         """
         # Step outward, twice as far each time, until the largest drop is reached.
         direction = math.copysign(1.0, end - self._peak)
+        distance_to_end = abs(end - self._peak)
         step = self._scale
-        while (
-            step < abs(end - self._peak)
-            and self._log_ratio(np.array([self._peak + direction * step]))[0]
-            > -log_drops[-1]
-        ):
+        while step < distance_to_end:
+            radius = np.array([self._peak + direction * step])
+            if not self._log_density_below_peak(radius)[0] > -log_drops[-1]:
+                break
             step *= 2.0
-        if step < abs(end - self._peak):
+        if step < distance_to_end:
             end = self._peak + direction * step
 
+        # Bisect for all drops at once: each is reached at `outer` and not at `inner`.
         inner = np.full_like(log_drops, self._peak)
         outer = np.full_like(log_drops, end)
         for _ in range(_DROP_BISECTIONS):
             middle = inner + (outer - inner) / 2
-            is_inside = self._log_ratio(middle) > -log_drops
+            is_inside = self._log_density_below_peak(middle) > -log_drops
             inner = np.where(is_inside, middle, inner)
             outer = np.where(is_inside, outer, middle)
         return outer
 
-    def _log_ratio(self, r: Floats) -> Floats:
+    def _log_density_below_peak(self, r: Floats) -> Floats:
         """Return log(density at r/largest density), which is at most 0.
 
         Parameters
@@ -295,9 +309,10 @@ class TabulatedDensity:
         array, shape (n,)
             The integrals.
         """
+        # Rows are intervals, columns are nodes.
         half_widths = (stops - starts)[:, None] / 2
         r = starts[:, None] + half_widths * (1.0 + _NODES)
-        values = np.exp(self._log_ratio(r))
+        values = np.exp(self._log_density_below_peak(r))
         if order:
             values *= (r / self._edges[-1]) ** order
         return np.asarray((values @ _WEIGHTS) * half_widths[:, 0])
@@ -316,7 +331,7 @@ class RadialDensity:
     space : TwoPointHomogeneousSpace
         The curvatures κ with multiplicities n, and the diameter.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
     """
 
     kind: Kind
@@ -332,6 +347,7 @@ class RadialDensity:
         ParameterError
             If the distances of a hyperbolic Gaussian concentrate beyond float64.
         """
+        # On a hyperbolic space the typical distance grows as (d − 1)·scale².
         shift = self.space.volume_growth_rate * self.scale
         if self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
             raise ParameterError(
@@ -402,7 +418,7 @@ class RadialDensity:
         the volume and σ the scale. Without it the log-density can neither over- nor
         underflow.
 
-        sn_κ(r) is sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
+        sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
         """
         shift = self.space.volume_growth_rate * self.scale
         log_denominators = sum(
@@ -417,9 +433,9 @@ class RadialDensity:
         """Return log(weight(r)·∏ sn_κ(r)^n) less the constant `_log_constant`.
 
         This is the log-density of the radius, up to a constant. The product runs over
-        the curvatures κ with multiplicities n; sn_κ is the sine, the identity or the
-        hyperbolic sine of √|κ|·r, over √|κ|. With the scale σ, the weight is
-        e^{−r²/2σ²} (Gaussian) or e^{−r/σ} (Laplace).
+        the curvatures κ with multiplicities n. The function sn_κ(r) is sin(√κ·r)/√κ for
+        κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0. With the scale σ, the weight
+        is e^{−r²/2σ²} (Gaussian) or e^{−r/σ} (Laplace).
 
         For κ < 0 the hyperbolic sine is e^{√−κ·r}·(1 − e^{−2√−κ·r})/(2√−κ). Its three
         factors go to three places, so that nothing can overflow:
@@ -439,6 +455,7 @@ class RadialDensity:
         Floats
             One log-density for each radius; −∞ where it vanishes.
         """
+        # Merge the weight with e^{hr}.
         growth_rate = self.space.volume_growth_rate
         sigma = self.scale
         if self.kind == "gaussian":
@@ -449,6 +466,7 @@ class RadialDensity:
             decay = float(1 - Fraction(growth_rate) * Fraction(sigma)) / sigma
             log_density = -decay * r
 
+        # Add log sn_κ(r)^n, less what was merged or is left to `_log_constant`.
         for kappa, count in self.space.jacobi_spectrum:
             root = math.sqrt(abs(kappa))
             if kappa < 0:  # less √−κ·r and −log(2√−κ), see above
@@ -468,8 +486,8 @@ class RadialDensity:
         radius and falls beyond it. That radius is bracketed by doubling, and then found
         by bisection.
 
-        The sum runs over the curvatures κ with multiplicities n. sn_κ(r) is
-        sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
+        The sum runs over the curvatures κ with multiplicities n. The function sn_κ(r)
+        is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
 
         Returns
         -------
@@ -486,12 +504,15 @@ class RadialDensity:
             root = math.sqrt(-kappa)
             return math.atanh(count * root * self.scale) / root
 
+        # Double the radius until the density falls there.
         low = 0.0
         high = self.scale
         while high < self.space.diameter and self._density_rises_at(high):
             low = high
             high = 2 * high
         high = min(high, self.space.diameter)
+
+        # Bisect between a radius where it rises and one where it falls.
         for _ in range(_PEAK_BISECTIONS):
             middle = low + (high - low) / 2
             if self._density_rises_at(middle):
@@ -506,8 +527,8 @@ class RadialDensity:
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.
 
-        The sum runs over the curvatures κ with multiplicities n. sn_κ(r) is
-        sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
+        The sum runs over the curvatures κ with multiplicities n. The function sn_κ(r)
+        is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
 
         Parameters
         ----------

@@ -1,10 +1,10 @@
-"""Exact draws from a log-concave density on an interval, under an envelope of tangents.
+"""Draws of a real number with a log-concave density f, by rejection. The logarithm of f
+lies below each of its tangents, and the lowest tangent at each point makes up an
+envelope. A point is proposed from the envelope and accepted with the probability
+f/envelope, so that it follows f exactly.
 
-Any tangent of a concave function lies above it, so the exponential of a piecewise
-choice of tangents of log f is an envelope of f: points drawn under it and accepted with
-probability f/envelope follow f exactly (Gilks and Wild 1992; Devroye 1986, VII.2). The
-envelope is fixed and fine, and rejects a few points in a thousand. Every proposal is
-checked against it.
+See Gilks and Wild 1992; Devroye 1986, VII.2. The envelope is fixed and fine, and
+rejects a few points in a thousand. Every proposal is checked against it.
 """
 
 import math
@@ -28,19 +28,19 @@ Function = Callable[[Floats], Floats]
 _MAX_LOG_DROP = 12.0
 
 # Touch points on each side of the mode.
-_KNOTS = 24
+_TOUCH_POINTS_PER_SIDE = 24
 
 # The log-envelope is raised by this much: far above the rounding error of log f − log
-# envelope (about d·2^-52) and far too little to cost a rejection. A positive log-ratio
-# is therefore a mathematical error, never one of rounding.
-_RAISE = 2.0**-30
+# envelope (about d·2^-52 in dimension d) and far too little to cost a rejection. A
+# positive log-ratio is therefore a mathematical error, never one of rounding.
+_LOG_ENVELOPE_MARGIN = 2.0**-30
 
 
 # x/tan x and x/tanh x are 1 in floats below this x; at x = 0 they would be 0/0.
 _SMALLEST_ANGLE = 1e-150
 
 # Bisections of the radius of a knot: more than the 53 bits of a float.
-_KNOT_BISECTIONS = 64
+_TOUCH_POINT_BISECTIONS = 64
 
 
 class TangentEnvelope:
@@ -80,7 +80,7 @@ class TangentEnvelope:
             Any positive length; the search for touch points starts with it.
         """
         # The tangents touch g at 0 and at points on both sides of it. Their minimum is
-        # the log-envelope: one straight piece for each tangent, from one crossing of
+        # the log-envelope: one straight segment for each tangent, from one crossing of
         # neighboring tangents to the next.
         self._log_density = log_density
         ends = (min(low, 0.0), max(high, 0.0))
@@ -88,31 +88,34 @@ class TangentEnvelope:
             _touch_points(log_density, end, width) for end in ends if end
         ]
         knots = np.unique(np.concatenate([np.zeros(1), *touch_points_of_sides]))
+
         heights = log_density(knots)
         slopes = slope(knots)
         crossings = _tangent_crossings(knots, heights, slopes)
-        piece_ends = np.concatenate([[low], crossings, [high]])
+        segment_ends = np.concatenate([[low], crossings, [high]])
 
-        # Each piece decays from its higher end at the rate |slope|. A level piece gets
-        # the rate 2^-60/length, which changes its density by less than a rounding
+        # Each segment decays from its higher end at the rate |slope|. A level segment
+        # gets the rate 2^-60/length, which changes its density by less than a rounding
         # error, so that divisions by the rate need no special case.
-        lengths = np.diff(piece_ends)
+        lengths = np.diff(segment_ends)
         is_rising = slopes > 0.0
-        self._higher_end = np.where(is_rising, piece_ends[1:], piece_ends[:-1])
+        self._higher_end = np.where(is_rising, segment_ends[1:], segment_ends[:-1])
         smallest_rate = np.where(np.isinf(lengths), 0.0, 2.0**-60 / lengths)
         rates = np.maximum(np.abs(slopes), smallest_rate)
 
-        # With a uniform number u, the point of a piece below which (seen from its
+        # With a uniform number u, the point of a segment below which (seen from its
         # higher end) the fraction u of its mass lies is
         #     higher end + signed length·log(1 + u·decay),
         # where decay = e^{−rate·length} − 1 and the signed length is ±1/rate. The sign
-        # leads into the piece, since the logarithm is negative.
+        # leads into the segment, since the logarithm is negative.
         self._decay = np.expm1(-rates * lengths)
         self._signed_decay_length = np.where(is_rising, 1.0, -1.0) / rates
         self._slope = slopes
-        self._log_height = heights + slopes * (self._higher_end - knots) + _RAISE
-        piece_masses = np.exp(self._log_height) * -self._decay / rates
-        self._cumulative_mass = np.cumsum(piece_masses)
+        self._log_height = (
+            heights + slopes * (self._higher_end - knots) + _LOG_ENVELOPE_MARGIN
+        )
+        segment_masses = np.exp(self._log_height) * -self._decay / rates
+        self._cumulative_mass = np.cumsum(segment_masses)
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
         """Return `size` independent draws; each is repeated until it is accepted.
@@ -143,9 +146,13 @@ class TangentEnvelope:
     ) -> NDArray[np.intp]:
         """Write a proposal to each position and return the positions to draw again.
 
-        A piece of the envelope is chosen in proportion to its mass, and a point in it
+        A segment of the envelope is chosen in proportion to its mass, and a point in it
         by inverting the distribution function of its exponential density. The point t
         is accepted with probability f(t)/envelope(t).
+
+        The log-ratio must not be positive, which every proposal is checked for.
+        tests/laws/isotropic/test_envelope.py checks that envelopes lie above their
+        targets.
 
         Parameters
         ----------
@@ -161,21 +168,23 @@ class TangentEnvelope:
         array of int
             The positions whose proposal was rejected.
         """
-        # A uniform mass below the proposal tells the piece.
+        # A uniform mass below the proposal tells the segment.
         size = draws.size if positions is None else positions.size
         masses_below = rng.random(size) * self._cumulative_mass[-1]
-        piece = np.searchsorted(self._cumulative_mass[:-1], masses_below, side="right")
+        segment = np.searchsorted(
+            self._cumulative_mass[:-1], masses_below, side="right"
+        )
 
-        # A point of the piece, by the formula in `__init__`.
-        higher_end = self._higher_end[piece]
-        proposals = np.log1p(rng.random(size) * self._decay[piece])
-        proposals *= self._signed_decay_length[piece]
+        # A point of the segment, by the formula in `__init__`.
+        higher_end = self._higher_end[segment]
+        proposals = np.log1p(rng.random(size) * self._decay[segment])
+        proposals *= self._signed_decay_length[segment]
         proposals += higher_end
 
         # log(f/envelope) = log f(t) − height at the higher end − slope·(t − that end).
-        log_ratios = self._slope[piece]
+        log_ratios = self._slope[segment]
         log_ratios *= higher_end - proposals
-        log_ratios -= self._log_height[piece]
+        log_ratios -= self._log_height[segment]
         with np.errstate(divide="ignore"):
             # At an end of the interval log f can be −∞: such a proposal is rejected.
             log_ratios += self._log_density(proposals)
@@ -240,13 +249,18 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
         ):
             width *= 2.0
         end = math.copysign(min(width, abs(end)), end)
+
+        # Choose the values of g at which the tangents touch.
         largest_drop = min(_MAX_LOG_DROP, -float(log_density(np.array([end]))[0]))
-        levels = -largest_drop * (np.arange(1, _KNOTS + 1) / _KNOTS) ** 2
+        levels = (
+            -largest_drop
+            * (np.arange(1, _TOUCH_POINTS_PER_SIDE + 1) / _TOUCH_POINTS_PER_SIDE) ** 2
+        )
 
         # Bisection for all levels at once, between 0 and that end.
-        inner = np.zeros(_KNOTS)
-        outer = np.full(_KNOTS, end)
-        for _ in range(_KNOT_BISECTIONS):
+        inner = np.zeros(_TOUCH_POINTS_PER_SIDE)
+        outer = np.full(_TOUCH_POINTS_PER_SIDE, end)
+        for _ in range(_TOUCH_POINT_BISECTIONS):
             middle = (inner + outer) / 2
             is_above = log_density(middle) > levels
             inner = np.where(is_above, middle, inner)
@@ -270,6 +284,7 @@ def _tangent_crossings(knots: Floats, heights: Floats, slopes: Floats) -> Floats
     array of shape (n − 1,)
         The crossings, one between each knot and the next.
     """
+    # The tangents cross at the fraction 1 − drop/(bend·gap) of the gap.
     gaps = np.diff(knots)
     bends = -np.diff(slopes)
     # How far the second knot lies below the tangent at the first.
@@ -288,7 +303,7 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
     Envelopes are centered at the mode. Their validity does not depend on it: an error
     only lowers the acceptance.
 
-    sn_κ(r) is sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
+    sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
 
     Parameters
     ----------
@@ -297,7 +312,7 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
     space : TwoPointHomogeneousSpace
         The curvatures κ with multiplicities n, and the diameter.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Returns
     -------
@@ -312,7 +327,7 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
         r = math.exp(log_r)
         weight_term = (r / scale) ** 2 if kind == "gaussian" else r / scale
         volume_term = sum(
-            count * _scaled_log_sn_slope(kappa, r)
+            count * _relative_growth_of_sn(kappa, r)
             for kappa, count in space.jacobi_spectrum
         )
         return volume_term - weight_term
@@ -332,10 +347,12 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
     return math.exp(scipy.optimize.brentq(scaled_slope, low, high, xtol=1e-15))
 
 
-def _scaled_log_sn_slope(kappa: float, r: float) -> float:
-    """Return r·sn_κ′(r)/sn_κ(r), which is 1 for κ = 0 and in the limit r → 0.
+def _relative_growth_of_sn(kappa: float, r: float) -> float:
+    """Return r·sn_κ′(r)/sn_κ(r), the relative growth of sn_κ per relative growth of r.
 
-    sn_κ is the sine, the identity or the hyperbolic sine of √|κ|·r for κ > 0, = 0, < 0.
+    The function sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ
+    for κ < 0. So with the angle a = √|κ|·r the result is a/tan a, 1 or a/tanh a. It
+    tends to 1 as r tends to 0.
 
     Parameters
     ----------
@@ -403,7 +420,8 @@ def radius_sampler(
     Both are concave, because every log sn_κ is.
 
     The product and the sums run over the curvatures κ of the space with multiplicities
-    n. sn_κ(r) is sin(√κ·r)/√κ, r, or sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0.
+    n. The function sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and
+    sinh(√−κ·r)/√−κ for κ < 0.
 
     Parameters
     ----------
@@ -412,7 +430,7 @@ def radius_sampler(
     space : TwoPointHomogeneousSpace
         The curvatures κ with multiplicities n, and the diameter.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Returns
     -------
@@ -443,6 +461,7 @@ def radius_sampler(
             value = value + _volume_slope(kappa, count, r)
         return value
 
+    # The deviation t lies between these two numbers.
     low = -mode
     high = space.diameter - mode
     return RadiusSampler(mode, TangentEnvelope(log_density, slope, low, high, sigma))
@@ -452,9 +471,12 @@ def _volume_slope(kappa: float, multiplicity: float, r: Floats) -> Floats:
     """Return the slope of log sn_κ(r)^n, one curvature's term of a radial log-density.
 
     The volume of a thin shell of radius r is proportional to the product of sn_κ(r)^n
-    over the curvatures κ with multiplicities n, where sn_κ(r) is sin(√κ·r)/√κ, r, or
-    sinh(√−κ·r)/√−κ for κ > 0, = 0, < 0. So a factor contributes n·sn_κ′(r)/sn_κ(r) to
-    the slope of the log-density: n·√κ·cot(√κ·r), n/r, or n·√−κ·coth(√−κ·r).
+    over the curvatures κ with multiplicities n. So one curvature contributes
+    n·sn_κ′(r)/sn_κ(r) to the slope of the log-density:
+
+        κ > 0:  sn_κ(r) = sin(√κ·r)/√κ,       which contributes n·√κ·cot(√κ·r),
+        κ = 0:  sn_κ(r) = r,                  which contributes n/r,
+        κ < 0:  sn_κ(r) = sinh(√−κ·r)/√−κ,    which contributes n·√−κ·coth(√−κ·r).
 
     Parameters
     ----------
@@ -490,7 +512,7 @@ def _log_sn_ratio(kappa: float, mode: float, t: Floats) -> Floats:
     kappa : float
         The curvature κ.
     mode : float
-        m > 0.
+        The mode m > 0 of the density.
     t : array
         Deviations from the mode.
 

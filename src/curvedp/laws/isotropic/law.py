@@ -1,9 +1,10 @@
-"""Isotropic laws on two-point homogeneous spaces: a radius and a uniform direction.
+"""Isotropic noise on two-point homogeneous spaces: the Euclidean, hyperbolic, spherical
+and projective ones. A draw about the center p, the footpoint, is exp_p(r·u). The
+direction u is uniform among the unit tangent vectors, and the distance r has the
+density of `isotropic.density`.
 
-A draw about the footpoint p is exp_p(r·u): u is uniform among the unit tangent vectors
-and r follows the radial density of `isotropic.density`. The spaces are the Euclidean,
-hyperbolic and spherical ones and, with a cut locus at half the way around, the
-projective ones: lines, rotations of three-space, planar shapes.
+Projective spaces, which have a cut locus at half the way around, are lines, rotations
+of three-space and planar shapes.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ def two_point_homogeneous_law(
     manifold : Manifold
         The space on which the noise lives.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Returns
     -------
@@ -69,7 +70,7 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
     space : TwoPointHomogeneousSpace
         The geometry that the distances depend on.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
     manifold : Manifold
         The coordinates in which points are written.
     """
@@ -94,6 +95,8 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
             return constant_curvature_profile(
                 self.kind, space.curvature, space.dim, self.scale, sensitivity
             )
+
+        # The other two-point homogeneous spaces are projective.
         smallest_curvature = min(kappa for kappa, _ in space.jacobi_spectrum)
         field = "real" if len(space.jacobi_spectrum) == 1 else "complex"
         return ProjectiveProfile(
@@ -111,7 +114,7 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
         sensitivity : float
             How far the footpoint can move between neighboring data sets.
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------
@@ -123,6 +126,7 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
         ParameterError
             On complex projective spaces, for which no enclosure is implemented.
         """
+        # Bounds exist for constant curvature and for real projective spaces.
         space = self.space
         if space.curvature is not None:
             return certified_delta(
@@ -139,7 +143,7 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
         )
 
     def check_representable(self) -> None:
-        """Raise `ParameterError` if float64 coordinates cannot hold the law's distances.
+        """Raise `ParameterError` if float64 coordinates cannot hold such distances.
 
         About one draw in 10¹² lies beyond the `practical_radius`.
         """
@@ -382,11 +386,11 @@ def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | 
 
 
 def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
-    """Return the point at distance r and direction u about p on the sphere, up to a frame.
+    """Return the point of the sphere at distance r from p, in the direction u.
 
     It is the image of y = (cos r, sin r·u), the point about e₁, under an isometry that
     takes e₁ to p. The reflection y − 2·(y·w)/|w|²·w along w = e₁ + sign·p takes e₁ to
-    −sign·p, where sign = ±1 is that of p₁. So |w|² = 2(1 + |p₁|) stays away from 0.
+    −sign·p, where sign = ±1 is the sign of p₁. So |w|² = 2(1 + |p₁|) stays away from 0.
 
     Parameters
     ----------
@@ -441,6 +445,8 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     y = np.empty((len(u), u.shape[1] + 1))
     y_space = y[:, 1:]
     np.multiply(u, np.sinh(r)[:, None], out=y_space)
+
+    # Apply the boost to the space coordinates; the time coordinate follows.
     along_p = _row_dot(y_space, p_space) / (1.0 + p[..., :1])
     y_space += (np.cosh(r)[:, None] + along_p) * p_space
     np.sqrt(1.0 + np.einsum("ij,ij->i", y_space, y_space), out=y[:, 0])

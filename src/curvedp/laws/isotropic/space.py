@@ -1,7 +1,8 @@
-"""Two-point homogeneous spaces, described by the curvatures along one geodesic.
+"""Two-point homogeneous spaces, described by the curvatures along one geodesic. On such
+a space any two points at distance r look alike: it is Euclidean, hyperbolic, spherical,
+or projective (lines, rotations of three-space, planar shapes). A pair (κ, n) says that
+n directions across a geodesic have the sectional curvature κ.
 
-On such a space any two points at distance r look alike. Here it is Euclidean,
-hyperbolic, spherical, or projective (lines, rotations of three-space, planar shapes).
 An isotropic law on it is one radius and one uniform direction (`isotropic.law`).
 """
 
@@ -62,7 +63,7 @@ class TwoPointHomogeneousSpace:
 
     @property
     def is_projective(self) -> bool:
-        """Whether this is a real or complex projective space, with curvature in [κ, 4κ].
+        """Whether this is a real or complex projective space, of curvatures κ to 4κ.
 
         Real: curvature κ in every direction. Complex: 4κ in one direction and κ in the
         others. The diameter is π/(2√κ) for both. Quaternionic spaces are neither.
@@ -140,6 +141,7 @@ def two_point_homogeneous_space(manifold: Manifold) -> TwoPointHomogeneousSpace 
     has_flat_directions = space.dim != manifold.dim
     if has_flat_directions:
         return None
+
     has_profile = space.curvature is not None or space.is_projective
     return space if has_profile else None
 
@@ -149,8 +151,8 @@ def constant_curvature_factors(
 ) -> tuple[tuple[float, int], ...] | None:
     """Write a manifold as a product of at most two spaces of constant curvature.
 
-    All flat factors together count as one, since their product is Euclidean. The limit
-    of two is that of `privacy.profiles.products`, which integrates over two radii.
+    All flat factors together count as one, since their product is Euclidean.
+    `privacy.profiles.products` integrates over two radii, hence the limit of two.
 
     Parameters
     ----------
@@ -172,6 +174,7 @@ def constant_curvature_factors(
     if len(manifold.factors) > 1:
         return _joined_factors(manifold)
 
+    # What is left may be one curved space times a flat one.
     spectrum = manifold.jacobi_spectrum
     if not spectrum or len(spectrum) > 1 or not manifold.is_homogeneous:
         return None
@@ -184,7 +187,7 @@ def constant_curvature_factors(
 
 
 def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
-    """Return the constant-curvature factors of a product, or None if there are too many.
+    """Return the constant-curvature factors of a product; None if there are too many.
 
     At most two are allowed. All flat factors count as one.
 
@@ -199,11 +202,11 @@ def _joined_factors(manifold: Manifold) -> tuple[tuple[float, int], ...] | None:
         The curvature and the dimension of each factor.
     """
     factors: list[tuple[float, int]] = []
-    for part in manifold.factors:
-        part_factors = constant_curvature_factors(part)
-        if part_factors is None:
+    for factor in manifold.factors:
+        inner_factors = constant_curvature_factors(factor)
+        if inner_factors is None:
             return None
-        factors.extend(part_factors)
+        factors.extend(inner_factors)
 
     n_curved = sum(_is_curved(kappa, dim) for kappa, dim in factors)
     n_flat = 1 if n_curved < len(factors) else 0

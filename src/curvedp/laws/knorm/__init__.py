@@ -1,4 +1,8 @@
-"""The law of the K-norm gradient mechanism: density ∝ exp(−‖∇E(x; D)‖/s) on a public domain."""
+"""The noise law of the K-norm gradient mechanism, drawn exactly on a public domain.
+
+Its density is ∝ exp(−‖∇E(x; D)‖/s): the gradient of an objective is small at likely
+points. `law` is the entrance, `cells` the sampler, `domains` the public domains.
+"""
 
 from curvedp.laws.knorm.cells import LipschitzRejectionSampler, LocalLipschitzBounds
 from curvedp.laws.knorm.domains import GeodesicBall, TangentBundleBall

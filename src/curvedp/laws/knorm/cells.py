@@ -1,9 +1,10 @@
-"""Exact rejection sampling from exp(−g/s)·J on a public domain, under refined cells.
+"""Exact rejection sampling from a density ∝ exp(−g/s)·J on a public domain. The domain
+is covered by cells, which are cubes of coordinates z. The function g is known only
+through evaluations and a Lipschitz constant, which give a lower bound of g over each
+cell; J is the volume of the coordinates and s the scale.
 
-g is known only through evaluations and a Lipschitz constant, which give a cone under
-the graph of g over each cell; J is the volume of the coordinates. Accepted points
-follow the target whatever the cells are, so the cells may be refined where the data ask
-for it (docs/theory/knorm.md).
+Accepted points follow the target whatever the cells are, so a cell may be split where
+the bound is loose (docs/theory/knorm.md).
 """
 
 import math
@@ -25,24 +26,31 @@ each argument of g may move from its point. Returns one array of N constants for
 block.
 """
 
-# About 300 MB. From there on the envelope stays as it is, and sampling goes on.
+# The largest number of cells (about 300 MB). From there on no cell is split, and
+# sampling goes on.
 _MAX_CELLS = 1 << 20
 
 # Evaluations of g in one call.
-_BATCH = 2048
+_EVALUATIONS_PER_BATCH = 2048
 
-# Proposals made at once before thinning.
-_RAW_BATCH = 1 << 17
+# The largest number of proposals that are made at once, before they are thinned.
+_PROPOSALS_PER_BATCH = 1 << 17
 
-# The cost of a proposal that is thinned away, in evaluations of g.
-_RAW_COST = 1 / 64
+# The cost of a proposal that is dropped before g is evaluated, in evaluations of g. It
+# only steers the work.
+_COST_OF_THINNED_PROPOSAL = 1 / 64
+# Proposals of a batch, beyond the expected number that is needed, and the fewest
+# evaluations of one refinement. Only the speed depends on them.
+_SPARE_FRACTION = 1.1
+_SPARE_PROPOSALS = 64
+_FEWEST_NEW_EVALUATIONS = 64
 
 # Relative tolerance of the checks. A wrong Lipschitz constant shows at 1e-2 and more.
 _ROUNDING = 1e-9
 
 # The guess of the target's mass in a cell is lowered by this fraction of the cell's
 # log-variation, so that cells are split where g may still vary a lot.
-_PESSIMISM = 0.15
+_FRACTION_OF_VARIATION = 0.15
 
 
 class Cells(NamedTuple):
@@ -50,9 +58,9 @@ class Cells(NamedTuple):
 
     center: Floats
     """Centers, shape (N, n_blocks, k)."""
-    half: Floats
+    half_edges: Floats
     """Half the edge of each block's cube, shape (N, n_blocks)."""
-    at: Floats
+    evaluation_point: Floats
     """Where g was evaluated: the point of the domain nearest to the center."""
     value: Floats
     """g at that point, shape (N,)."""
@@ -60,7 +68,7 @@ class Cells(NamedTuple):
     """Lipschitz constants of g in coordinates, shape (N, n_blocks)."""
     lower: Floats
     """A lower bound of g over the cell."""
-    log_top: Floats
+    log_upper_bound: Floats
     """An upper bound of log(exp(−g/s)·J) over the cell."""
     log_mass: Floats
     """log(top·volume of the cell): the mass of the envelope."""
@@ -113,8 +121,8 @@ class ParentBounds(NamedTuple):
 
     Attributes
     ----------
-    at : array of shape (N, n_blocks, k)
-        Where g was evaluated in the parent.
+    evaluation_point : array of shape (N, n_blocks, k)
+        The point of the parent at which g was evaluated.
     value : array of shape (N,)
         g at that point.
     lipschitz : array of shape (N, n_blocks)
@@ -123,7 +131,7 @@ class ParentBounds(NamedTuple):
         The parent's lower bound of g, which holds in the child too.
     """
 
-    at: Floats
+    evaluation_point: Floats
     value: Floats
     lipschitz: Floats
     lower: Floats
@@ -147,12 +155,14 @@ class ParentBounds(NamedTuple):
 class LipschitzRejectionSampler:
     """Rejection sampler of the target exp(−g/scale)·J for a Lipschitz function g.
 
+    J(z) is the volume of the manifold per unit of volume of the coordinates z.
+
     Parameters
     ----------
     domain : GeodesicBall
-        Where the points live.
+        The set of the points that can be drawn.
     scale : float
-        s > 0.
+        The scale s > 0 of the target exp(−g/s)·J.
     function : callable
         g ≥ 0, as described at `KNormLaw.sample`.
     constants : tuple of float, or callable
@@ -180,7 +190,7 @@ class LipschitzRejectionSampler:
         Parameters
         ----------
         domain : GeodesicBall
-            Where the points live.
+            The set of the points that can be drawn.
         scale : float
             The scale s > 0 of the target exp(−g/s)·J.
         function : callable
@@ -197,10 +207,13 @@ class LipschitzRejectionSampler:
         self._function = function
         self._constants = constants
         self._rng = rng
+
         self._radii = np.asarray(domain.radii)
         self._block_dim = domain.manifold.dim
         self._corners = _cube_corners(self._block_dim)
         self._thinning = _ThinningEstimate(len(self._radii), self._block_dim)
+
+        # The first cell is a cube around the whole domain.
         self.build_evaluations = 0
         self.trial_evaluations = 0
 
@@ -236,17 +249,18 @@ class LipschitzRejectionSampler:
 
             # Small batches let the next refinement come soon; large ones are cheaper.
             smallest_batch = max(missing, expected_trials / 8) + 16
-            largest_batch = max(self.build_evaluations, _BATCH)
+            largest_batch = max(self.build_evaluations, _EVALUATIONS_PER_BATCH)
             accepted_points = self._propose(int(min(smallest_batch, largest_batch)))
             batches.append(accepted_points[:missing])
             missing -= len(batches[-1])
 
+        # Without draws there is nothing to concatenate.
         if not batches:
             return np.zeros((0, len(self._radii), self._block_dim))
         return np.concatenate(batches)
 
     def _predicted_yield(self) -> float:
-        """Return about how many draws one evaluation of g gives.
+        """Return about how many draws one evaluation of the function g gives.
 
         The prediction steers the work; the law of the draws does not depend on it.
 
@@ -261,51 +275,81 @@ class LipschitzRejectionSampler:
         return min(max(float(target_mass / total_cost), 1e-300), 1.0)
 
     def _refine(self) -> bool:
-        """Split the cells with the most excess mass, in place; say whether there were any.
+        """Split the cells whose bound is loosest; return whether there were any.
 
-        Replaces `self._cells`. A cell is split across the block of coordinates whose
-        Lipschitz constant times half edge is largest, because that block loosens its
-        bound most.
+        The cells in `self._cells` are replaced. It is called between batches of
+        proposals, as long as that saves more evaluations of g than it costs.
 
         Returns
         -------
         bool
             True if cells were split.
         """
-        cells = self._cells
         split_cells = self._cells_to_split()
         if len(split_cells) == 0:
             return False
 
-        # Halve the block of each cell that loosens its bound most.
-        rows = np.arange(len(split_cells))
+        # Measure the children, which inherit the bounds of their parents.
+        cells = self._cells
         n_children = len(self._corners)
-        loosening = cells.lipschitz[split_cells] * cells.half[split_cells]
-        block = np.argmax(loosening, axis=1)
-        half = cells.half[split_cells]
-        half[rows, block] /= 2
-
-        # The children's centers, shape (n, n_children, n_blocks, k): each parent's
-        # center, moved in the halved block to one corner of the cube of half the size.
-        center = np.repeat(cells.center[split_cells][:, None], n_children, axis=1)
-        step = half[rows, block][:, None, None] * self._corners
-        center[rows[:, None], np.arange(n_children), block[:, None]] += step
-
+        center, half = self._children_of(split_cells)
+        inherited = (
+            cells.evaluation_point,
+            cells.value,
+            cells.lipschitz,
+            cells.lower,
+        )
         parents = ParentBounds(
             *(
                 np.repeat(column[split_cells], n_children, axis=0)
-                for column in (cells.at, cells.value, cells.lipschitz, cells.lower)
+                for column in inherited
             )
         )
-        children = self._measure_cells(
-            center.reshape(len(split_cells) * n_children, *center.shape[2:]),
-            np.repeat(half, n_children, axis=0),
-            parents,
-        )
+        children = self._measure_cells(center, half, parents)
+
+        # Put them in the place of their parents.
         is_unchanged = np.ones(cells.n_cells, dtype=bool)
         is_unchanged[split_cells] = False
         self._cells = cells.take(is_unchanged).joined_with(children)
         return True
+
+    def _children_of(self, split_cells: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return the cells into which some cells are split, 2^k for each of them.
+
+        A cell is halved in all k coordinates of one block: the block whose Lipschitz
+        constant times half edge is largest, because it loosens the bound most.
+
+        Parameters
+        ----------
+        split_cells : array of int, shape (n,)
+            Indices of the cells to split.
+
+        Returns
+        -------
+        center : array, shape (n·2^k, n_blocks, k)
+            The centers of the children, one parent after the other.
+        half : array, shape (n·2^k, n_blocks)
+            Half the edge of each block's cube.
+        """
+        # Halve the block of each cell that loosens its bound most.
+        cells = self._cells
+        parent_index = np.arange(len(split_cells))
+        n_children = len(self._corners)
+        loosening = cells.lipschitz[split_cells] * cells.half_edges[split_cells]
+        block = np.argmax(loosening, axis=1)
+        half = cells.half_edges[split_cells]
+        half[parent_index, block] /= 2
+
+        # The children's centers, shape (n, n_children, n_blocks, k): each parent's
+        # center, moved in the halved block to one corner of the cube of half the size.
+        center = np.repeat(cells.center[split_cells][:, None], n_children, axis=1)
+        step = half[parent_index, block][:, None, None] * self._corners
+        child_index = np.arange(n_children)
+        center[parent_index[:, None], child_index, block[:, None]] += step
+
+        # One row for each child.
+        center = center.reshape(len(split_cells) * n_children, *center.shape[2:])
+        return center, np.repeat(half, n_children, axis=0)
 
     def _cells_to_split(self) -> NDArray[np.intp]:
         """Return the indices of the cells with the most envelope mass above the target.
@@ -318,33 +362,44 @@ class LipschitzRejectionSampler:
         array of int
             Indices of cells.
         """
+        # The envelope's mass in each cell, times the fraction above the target.
         cells = self._cells
         relative_cost = np.exp(cells.log_cost - cells.log_cost.max())
         excess = relative_cost * -np.expm1(-cells.log_variation)
-        n_evaluations = min(max(64, self.build_evaluations // 4), _BATCH * 4)
+
+        # A quarter of the evaluations so far, within limits, goes to the next
+        # refinement: so many cells that their children need that number.
+        n_evaluations = min(
+            max(_FEWEST_NEW_EVALUATIONS, self.build_evaluations // 4),
+            _EVALUATIONS_PER_BATCH * 4,
+        )
         n_cells = n_evaluations // len(self._corners) + 1
         largest = np.argpartition(-excess, min(n_cells, len(excess)) - 1)[:n_cells]
         return np.asarray(largest[excess[largest] > 0])
 
     def _measure_cells(
-        self, center: Floats, half: Floats, parents: ParentBounds | None
+        self, center: Floats, half_edges: Floats, parents: ParentBounds | None
     ) -> Cells:
-        """Evaluate g once in every cell that meets the domain, and bound the target there.
+        """Evaluate g once in every cell that meets the domain, and bound the target.
 
-        For a cell with half edges half_b, g is evaluated at the point `at` of the
-        domain nearest to its center. With Lipschitz constants L_b and k coordinates in
-        each block b,
+        For a cell with half edges half_b, g is evaluated at the point z of the domain
+        nearest to its center (`evaluation_point`). With Lipschitz constants L_b and k
+        coordinates in each block b,
 
-            g ≥ g(at) − Σ_b L_b·half_b·√k    in the cell,
+            g ≥ g(z) − Σ_b L_b·half_b·√k    in the cell,
 
-        which gives the upper bound `log_top` of log(exp(−g/s)·J). Counts the
+        which gives the upper bound `log_upper_bound` of log(exp(−g/s)·J). Counts the
         evaluations in `build_evaluations`.
+
+        `log_upper_bound` must bound the target over the whole cell, or draws would not
+        follow it. tests/laws/knorm/test_cells.py checks it, and that wrong constants
+        are noticed.
 
         Parameters
         ----------
         center : array of shape (N, n_blocks, k)
             The centers of the cells.
-        half : array of shape (N, n_blocks)
+        half_edges : array of shape (N, n_blocks)
             Half the edge of each block's cube.
         parents : ParentBounds, optional
             Bounds of the cells that these were split from.
@@ -360,43 +415,52 @@ class LipschitzRejectionSampler:
             If g differs from its value in the parent cell by more than its constant
             allows.
         """
-        # In each cell the norm of each block lies between `low` and `high`. Cells that
-        # do not meet the domain are left out.
+        # In each cell the norm of each block lies between its smallest and its largest
+        # norm. Cells that do not meet the domain are left out.
         domain = self._domain
-        smallest_entries = np.maximum(np.abs(center) - half[:, :, None], 0.0)
-        low = np.linalg.norm(smallest_entries, axis=2)
-        meets_domain = np.all(low <= self._radii, axis=1)
-        center = center[meets_domain]
-        half = half[meets_domain]
-        low = low[meets_domain]
-        high = np.linalg.norm(np.abs(center) + half[:, :, None], axis=2)
-        high = np.minimum(high, self._radii)
+        smallest_entries = np.maximum(np.abs(center) - half_edges[:, :, None], 0.0)
+        smallest_norm = np.linalg.norm(smallest_entries, axis=2)
 
-        at = self._nearest_in_domain(center)
-        value = self._evaluate(at)
+        meets_domain = np.all(smallest_norm <= self._radii, axis=1)
+        center = center[meets_domain]
+        half_edges = half_edges[meets_domain]
+        smallest_norm = smallest_norm[meets_domain]
+        largest_norm = np.linalg.norm(np.abs(center) + half_edges[:, :, None], axis=2)
+        largest_norm = np.minimum(largest_norm, self._radii)
+
+        # One evaluation of g in each cell.
+        evaluation_point = self._nearest_in_domain(center)
+        value = self._evaluate(evaluation_point)
         self.build_evaluations += len(value)
 
         # A lower bound of g over the cell, from its value and its Lipschitz constants.
-        half_diagonal = half * math.sqrt(self._block_dim)
-        lipschitz = self._lipschitz_constants(at, half_diagonal, high)
-        variation = lipschitz * half * math.sqrt(self._block_dim)
+        half_diagonal = half_edges * math.sqrt(self._block_dim)
+        lipschitz = self._lipschitz_constants(
+            evaluation_point, half_diagonal, largest_norm
+        )
+        variation = lipschitz * half_edges * math.sqrt(self._block_dim)  # L_b·half_b·√k
         lower = np.maximum(value - variation.sum(axis=1), 0.0)
+
+        # Check g against the bound of the parent cell.
         if parents is not None:
             parents = parents.take(meets_domain)
-            distances = np.linalg.norm(at - parents.at, axis=2)
+            distances = np.linalg.norm(
+                evaluation_point - parents.evaluation_point, axis=2
+            )
             allowed = np.sum(parents.lipschitz * distances, axis=1)
             self._check_bound(np.abs(value - parents.value), allowed, value)
             # A parent's bound holds in its children too.
             lower = np.maximum(lower, parents.lower)
 
         # The envelope: an upper bound of the target's density, times the cell's volume.
-        curved_length = domain.curved_length(center) + half[:, 0] * math.sqrt(
-            self._block_dim
+        half_diagonal_of_first = half_edges[:, 0] * math.sqrt(self._block_dim)
+        curved_length = domain.curved_length(center) + half_diagonal_of_first
+        log_volume_bound = domain.log_volume_bound(
+            smallest_norm, largest_norm, curved_length
         )
-        log_volume_bound = domain.log_volume_bound(low, high, curved_length)
-        log_top = log_volume_bound - lower / self._scale
-        log_cell_volume = self._block_dim * np.log(2 * half).sum(axis=1)
-        log_mass = log_top + log_cell_volume
+        log_upper_bound = log_volume_bound - lower / self._scale
+        log_cell_volume = self._block_dim * np.log(2 * half_edges).sum(axis=1)
+        log_mass = log_upper_bound + log_cell_volume
 
         # Estimates that steer the refinement; the law of the draws does not depend on
         # them.
@@ -404,18 +468,23 @@ class LipschitzRejectionSampler:
         log_thinned = self._thinning(
             variation / self._scale, (value - lower) / self._scale
         )
-        log_target = domain.log_volume(at) - value / self._scale + log_cell_volume
+        log_target = (
+            domain.log_volume(evaluation_point) - value / self._scale + log_cell_volume
+        )
+        log_cost_of_proposal = np.logaddexp(
+            log_thinned, math.log(_COST_OF_THINNED_PROPOSAL)
+        )
         return Cells(
             center=center,
-            half=half,
-            at=at,
+            half_edges=half_edges,
+            evaluation_point=evaluation_point,
             value=value,
             lipschitz=lipschitz,
             lower=lower,
-            log_top=log_top,
+            log_upper_bound=log_upper_bound,
             log_mass=log_mass,
-            log_cost=log_mass + np.logaddexp(log_thinned, math.log(_RAW_COST)),
-            log_target=log_target - _PESSIMISM * log_variation,
+            log_cost=log_mass + log_cost_of_proposal,
+            log_target=log_target - _FRACTION_OF_VARIATION * log_variation,
             log_variation=log_variation,
         )
 
@@ -446,12 +515,15 @@ class LipschitzRejectionSampler:
     ) -> Floats:
         """Return Lipschitz constants of g in coordinates, shape (N, n_blocks).
 
+        They are known with respect to distances on the manifold, and are converted to
+        distances of coordinates. There are N cells and k coordinates in each block.
+
         Parameters
         ----------
         at : array of shape (N, n_blocks, k)
-            Where g was evaluated in each cell.
+            The point of each cell at which g was evaluated.
         half_diagonal : array of shape (N, n_blocks)
-            The constants hold as far from `at`, which includes the cell.
+            The constants hold up to this distance from `at`, which includes the cell.
         high : array of shape (N, n_blocks)
             Upper bounds of the norms of the blocks.
 
@@ -460,6 +532,7 @@ class LipschitzRejectionSampler:
         array, shape (N, n_blocks)
             The constants.
         """
+        # Constants on the manifold are converted to coordinates.
         domain = self._domain
         if isinstance(self._constants, tuple):
             return domain.lipschitz(self._constants, high)
@@ -473,7 +546,12 @@ class LipschitzRejectionSampler:
             ],
             axis=1,
         )
-        batches = [slice(i, i + _BATCH) for i in range(0, len(at), _BATCH)]
+
+        # Ask for local constants in batches, and convert them.
+        batches = [
+            slice(i, i + _EVALUATIONS_PER_BATCH)
+            for i in range(0, len(at), _EVALUATIONS_PER_BATCH)
+        ]
         bounds = [
             self._constants(*domain.points(at[batch]), distances[batch])
             for batch in batches
@@ -484,10 +562,11 @@ class LipschitzRejectionSampler:
     def _propose(self, n_evaluations: int) -> Floats:
         """Evaluate g at thinned proposals and return the accepted ones.
 
-        Proposals z have a density ∝ exp(−bound(z)/s)·J under a lower bound of g
-        (`_thinned_proposals`), s the scale. Each is accepted with probability
-        exp(−(g(z) − bound(z))/s), so that accepted points have the density ∝
-        exp(−g/s)·J.
+        Let s be the scale, J the volume of the coordinates, and bound(z) <= g(z) a
+        lower bound of g (`lower_bound` in the code). The proposals z have a density
+        ∝ exp(−bound(z)/s)·J (`_thinned_proposals`). Each is accepted with probability
+        exp(−(g(z) − bound(z))/s), so that accepted points have the density
+        ∝ exp(−g/s)·J.
 
         Parameters
         ----------
@@ -499,11 +578,12 @@ class LipschitzRejectionSampler:
         array, shape (n_accepted, n_blocks, k)
             Coordinates of the accepted proposals.
         """
-        # Collect proposals that thinning leaves, without evaluating g.
+        # Collect proposals that are left after thinning, without evaluating g.
         log_mass = self._cells.log_mass
         cumulative_mass = np.cumsum(np.exp(log_mass - log_mass.max()))
         point_batches: list[Floats] = []
         bound_batches: list[Floats] = []
+
         missing = n_evaluations
         n_raw = n_evaluations
         while missing > 0:
@@ -512,9 +592,11 @@ class LipschitzRejectionSampler:
             bound_batches.append(bounds[:missing])
             missing -= len(bound_batches[-1])
             # As many as are expected to be needed at the rate of the last batch.
-            n_expected = int(1.1 * n_raw * missing / max(len(points), 1)) + 64
-            n_raw = min(n_expected, _RAW_BATCH)
+            n_expected = int(_SPARE_FRACTION * n_raw * missing / max(len(points), 1))
+            n_expected += _SPARE_PROPOSALS
+            n_raw = min(n_expected, _PROPOSALS_PER_BATCH)
 
+        # Evaluate g at them, and accept in proportion to target/proposal density.
         proposals = np.concatenate(point_batches)
         lower_bound = np.concatenate(bound_batches)
         value = self._evaluate(proposals)
@@ -530,10 +612,16 @@ class LipschitzRejectionSampler:
     ) -> tuple[Floats, Floats]:
         """Draw points with density ∝ exp(−bound/s)·J, without evaluating g.
 
-        In each cell g is at least bound(z) = max(g(at) − Σ_b L_b·|z_b − at_b|, lower),
-        a cone under its graph: g was evaluated at the point `at`, L_b are its Lipschitz
-        constants in the blocks b of coordinates, and `lower` is a bound over the cell.
-        Points uniform in the cells of the envelope are thinned to that density.
+        s is the scale, and J the volume of the coordinates. In each cell g is at least
+
+            bound(z) = max(g(at) − Σ_b L_b·|z_b − at_b|, lower),
+
+        a cone under its graph. Here `at` is the point of the cell at which g was
+        evaluated (`evaluation_point`), L_b are the Lipschitz constants of g in the
+        blocks b of coordinates, and `lower` is a bound over the cell. Points that are
+        uniform in the cells are thinned to that density.
+
+        The accepted density must be the same whatever the cells are.
 
         Parameters
         ----------
@@ -555,16 +643,17 @@ class LipschitzRejectionSampler:
         heights = rng.random(n) * cumulative_mass[-1]
         cell = np.searchsorted(cumulative_mass[:-1], heights, side="right")
         offsets = rng.uniform(-1, 1, (n, len(self._radii), self._block_dim))
-        z = cells.center[cell] + cells.half[cell][:, :, None] * offsets
+        z = cells.center[cell] + cells.half_edges[cell][:, :, None] * offsets
         is_inside = np.all(np.linalg.norm(z, axis=2) <= self._radii, axis=1)
         z = z[is_inside]
         cell = cell[is_inside]
 
-        distances = np.linalg.norm(z - cells.at[cell], axis=2)
+        # Keep each point with the probability (density under the cone)/envelope.
+        distances = np.linalg.norm(z - cells.evaluation_point[cell], axis=2)
         drop = np.sum(cells.lipschitz[cell] * distances, axis=1)
         lower_bound = np.maximum(cells.value[cell] - drop, cells.lower[cell])
         log_cone = self._domain.log_volume(z) - lower_bound / self._scale
-        log_ratio = log_cone - cells.log_top[cell]
+        log_ratio = log_cone - cells.log_upper_bound[cell]
         # Minus an exponential variate is the logarithm of a uniform one.
         is_under_cone = log_ratio > -rng.standard_exponential(len(z))
         return z[is_under_cone], lower_bound[is_under_cone]
@@ -588,9 +677,12 @@ class LipschitzRejectionSampler:
             If g returns another shape, a negative number, or NaN.
         """
         value = np.empty(len(z))
-        for start in range(0, len(z), _BATCH):
-            batch = slice(start, start + _BATCH)
+        for start in range(0, len(z), _EVALUATIONS_PER_BATCH):
+            batch = slice(start, start + _EVALUATIONS_PER_BATCH)
             points = self._domain.points(z[batch])
+
+            # g must return one number >= 0 for each point. The comparison is false for
+            # NaN.
             batch_value = np.asarray(self._function(*points), dtype=np.float64)
             n_points = len(points[0])
             if batch_value.shape != (n_points,) or not np.all(batch_value >= 0):

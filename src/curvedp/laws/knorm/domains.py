@@ -1,9 +1,10 @@
-"""Public domains of the K-norm gradient mechanism, as boxes of coordinates.
+"""Public domains of the K-norm gradient mechanism, as blocks of coordinates. A geodesic
+ball about a center c is described by normal coordinates z: x = exp_c(z) with |z| at
+most the radius. A ball of the tangent bundle has a second block, the coordinates of a
+tangent vector at x that was transported to c.
 
-A geodesic ball B_R(c) is described by normal coordinates, x = exp_c(z) with |z| ≤ R. A
-ball of the tangent bundle adds coordinates w of a tangent vector, transported from c to
-x along the radial geodesic. Bounds of the volume, the stretch (Rauch) and the turn
-(holonomy) of these coordinates are proved in docs/theory/knorm.md.
+Bounds of the volume, the stretch (Rauch) and the turn (holonomy) of these coordinates
+are proved in docs/theory/knorm.md.
 """
 
 import math
@@ -63,6 +64,7 @@ class GeodesicBall:
         """
         # The volume of the coordinates must be known in closed form.
         manifold = check_manifold(self.manifold)
+
         is_symmetric = manifold.is_symmetric and manifold.is_homogeneous
         if not is_symmetric or manifold.jacobi_spectrum is None:
             raise ParameterError(
@@ -138,7 +140,7 @@ class GeodesicBall:
 
     @property
     def radii(self) -> tuple[float, ...]:
-        """The radius of each block of coordinates; here one block, the coordinates of x.
+        """The radius of each block of coordinates; here one block, that of the point x.
 
         Each block is a ball in ℝ^k, k the dimension of the manifold.
         """
@@ -190,6 +192,8 @@ class GeodesicBall:
     ) -> Floats:
         """Return an upper bound of log J over cells of coordinates.
 
+        J is the Jacobian of the exponential map (`log_volume`).
+
         Parameters
         ----------
         low, high : arrays of shape (N, n_blocks)
@@ -227,6 +231,7 @@ class GeodesicBall:
         array, shape (n,)
             The lengths.
         """
+        # Subtract the projection on the flat directions.
         first_block = z[:, 0]
         flat_part = first_block @ self.flat_basis.T @ self.flat_basis
         return np.asarray(np.linalg.norm(first_block - flat_part, axis=-1))
@@ -234,8 +239,8 @@ class GeodesicBall:
     def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
         """Convert Lipschitz constants on the manifold to constants in coordinates.
 
-        exp_c stretches distances by at most `stretch`, and so the constant grows by
-        that factor.
+        The exponential map at the center stretches distances by at most the factor
+        `stretch`, and so the constant grows by that factor.
 
         Parameters
         ----------
@@ -253,10 +258,10 @@ class GeodesicBall:
         return np.asarray(constants[0] * self.stretch(high[:, :1]))
 
     def stretch(self, r: Floats) -> Floats:
-        """Return how much exp stretches at the distance r, at most (Rauch's theorem).
+        """Return a bound on how much exp stretches lengths at the distance r.
 
-        It is max(1, sn_κ(r)/r) for the least curvature κ, where sn_κ is the sine, the
-        identity or the hyperbolic sine of √|κ|·r, over √|κ|.
+        By Rauch's theorem it is max(1, sn_κ(r)/r) for the least curvature κ. This is 1
+        for κ >= 0, and sinh(√−κ·r)/(√−κ·r) for κ < 0.
 
         Parameters
         ----------
@@ -316,7 +321,7 @@ class TangentBundleBall(GeodesicBall):
 
     @property
     def radii(self) -> tuple[float, ...]:
-        """The radii of the blocks of coordinates: of the point p and of the vector v."""
+        """The radii of the two blocks of coordinates: of the point p and the vector v."""
         return (self.radius, self.speed)
 
     def points(self, z: Floats) -> tuple[Any, ...]:
@@ -341,7 +346,7 @@ class TangentBundleBall(GeodesicBall):
         return p, manifold.transport(self.center, p, v_at_center)
 
     def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
-        """Convert Lipschitz constants in a point and a vector to constants in coordinates.
+        """Convert Lipschitz constants in (p, v) to constants in coordinates.
 
         Moving the point p also turns the transported vector v, by at most Σ|κ|·(mean of
         sn_κ over [0, r]) per unit length, where κ are the curvatures and r is the
@@ -349,6 +354,9 @@ class TangentBundleBall(GeodesicBall):
         block.
 
         sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and sinh(√−κ·r)/√−κ for κ < 0.
+
+        A constant may be too large, never too small; tests/laws/knorm/test_domains.py
+        compares it with differences.
 
         Parameters
         ----------
@@ -362,6 +370,7 @@ class TangentBundleBall(GeodesicBall):
         array, shape (n, 2)
             The Lipschitz constants in the first and in the second block.
         """
+        # How much moving the point stretches distances and turns the vector.
         constant_p, constant_v = constants
         turn = sum(
             abs(kappa) * _mean_sn(kappa, high[:, 0])
@@ -376,7 +385,7 @@ class TangentBundleBall(GeodesicBall):
 def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
     """Return log(sn_κ(r)/r), the logarithm of how much the exponential map stretches.
 
-    sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and its hyperbolic form for κ < 0. Inside the
+    sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and sinh(√−κ·r)/√−κ for κ < 0. Inside the
     injectivity radius the result is finite. Near r = 0 it is a power series.
 
     Parameters
@@ -394,6 +403,8 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
     angle = math.sqrt(abs(kappa)) * np.asarray(r, dtype=np.float64)
     is_small = angle < 1e-2  # where the next term of the series is below 1e-15
     angle_square = angle * angle
+
+    # The closed form, away from 0, and the power series near 0.
     safe_angle = np.where(is_small, 1.0, angle)
     if kappa > 0:
         closed_form = np.log(
@@ -401,6 +412,8 @@ def _log_sn_ratio(kappa: float, r: Floats) -> Floats:
         )
     else:
         closed_form = safe_angle + np.log(-np.expm1(-2 * safe_angle) / (2 * safe_angle))
+    # With the angle a: log(sin a/a) = −a²/6 − a⁴/180 − …, and log(sinh a/a) is
+    # a²/6 − a⁴/180 + ….
     series = -np.sign(kappa) * angle_square / 6 - angle_square * angle_square / 180
     return np.where(is_small, series, closed_form)
 
@@ -409,8 +422,9 @@ def _mean_sn(kappa: float, r: Floats) -> Floats:
     """Return the mean (1/r)·∫₀^r sn_κ of the function sn_κ over [0, r].
 
     sn_κ(r) is sin(√κ·r)/√κ for κ > 0 and sinh(√−κ·r)/√−κ for κ < 0. So the mean is
-    (1 − cos(√κ·r))/(κ·r) for κ > 0 and its hyperbolic form for κ < 0; near r = 0 it is
-    r/2.
+    (1 − cos(√κ·r))/(κ·r) for κ > 0 and (cosh(√−κ·r) − 1)/(−κ·r) for κ < 0; near r = 0
+    it is r/2. To keep all digits, 1 − cos a is computed as 2·sin²(a/2), and cosh a − 1
+    as 2·sinh²(a/2).
 
     Parameters
     ----------

@@ -1,10 +1,12 @@
-"""The law of the K-norm gradient mechanism, for any gradient.
+"""The noise law of the K-norm gradient mechanism, for any gradient. Its density is ∝
+exp(−g(x)/s) on a public domain, where g is the norm of the gradient of an objective,
+which is small at good points x. One draw is ε-DP with the scale s = 2Δ/ε, where Δ is
+the sensitivity of the gradient.
 
-Its density is ∝ exp(−‖∇E(x; D)‖/s) on a public domain (Reimherr and Awan 2019; on
-manifolds Soto, Bharath, Reimherr and Slavković 2022). With s = 2Δ/ε, Δ the sensitivity
-of the gradient, one draw is ε-DP; the factor 2 covers the normalizer, which depends
-on the data. That is a statement about the exact law. A Markov chain stopped after any
-number of steps does not follow it, so the draw is by rejection.
+(Reimherr and Awan 2019; on manifolds Soto, Bharath, Reimherr and Slavković 2022.) The
+factor 2 covers the normalizer, which depends on the data. That is a statement about the
+exact law. A Markov chain stopped after any number of steps does not follow it, so the
+draw is by rejection.
 """
 
 import math
@@ -36,9 +38,9 @@ class KNormLaw:
     Parameters
     ----------
     domain : GeodesicBall or TangentBundleBall
-        Where the points live.
+        The set of the points that can be drawn.
     scale : float
-        s > 0.
+        The scale s > 0 of the law.
 
     Examples
     --------
@@ -79,8 +81,8 @@ class KNormLaw:
         rng : numpy.random.Generator
             The source of randomness.
         gradient_norm : callable
-            g. It takes points of shape (N, *point_shape) and returns N numbers ≥ 0; on
-            a tangent bundle it takes p and v.
+            The function g. It takes points of shape (N, *point_shape) and returns N
+            numbers ≥ 0. On a tangent bundle it takes points p and vectors v.
         lipschitz : float or pair of floats
             A public constant L with |g(x) − g(y)| ≤ L·d(x, y) on the domain. On a
             tangent bundle a pair, |g(p, v) − g(q, w)| ≤ L₁·d(p, q) + L₂·‖w − v'‖ with
@@ -96,7 +98,7 @@ class KNormLaw:
         Raises
         ------
         EnvelopeViolation
-            If g is seen to break its Lipschitz bound.
+            If evaluations of g contradict its Lipschitz bound.
         """
         constants = self._check_lipschitz(lipschitz)
         shape = _check_shape(size)
@@ -138,6 +140,7 @@ class KNormLaw:
             constants = lipschitz
         else:
             constants = (lipschitz,) * n_blocks
+
         if len(constants) != n_blocks:
             raise ParameterError(
                 f"must be {n_blocks} constant(s) for this domain",
@@ -146,6 +149,8 @@ class KNormLaw:
             )
 
         constants = tuple(positive("lipschitz", constant) for constant in constants)
+
+        # The density must not be too narrow for the rounding of coordinates.
         for constant, radius in zip(constants, self.domain.radii, strict=True):
             if not constant * radius / self.scale <= _LARGEST_RATIO:
                 raise ParameterError(

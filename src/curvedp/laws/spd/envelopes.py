@@ -1,11 +1,12 @@
-"""Rejection samplers for the log-eigenvalues of random SPD and HPD matrices.
+"""Draws of the log-eigenvalues of random positive definite matrices, by rejection. X is
+Gaussian noise of scale σ about a center W, and ρ are the logarithms of the eigenvalues
+of W^{−½}XW^{−½}; β is 1 for real symmetric and 2 for Hermitian m×m matrices. ρ is
+proposed from a near or a far envelope, which is good for small or for large σ.
 
-Under the Gaussian law the log-eigenvalues ρ of W^{−½}XW^{−½} have the density ∝
-exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017; β = 1 on real symmetric, β =
-2 on Hermitian matrices). They are drawn by rejection under a near or a far envelope,
-each proved by a concavity (docs/theory/spd-gaussian.md). The acceptance probability of
-each is a ratio of two normalizers, known from (m, σ) alone: the number of trials tells
-nothing about the footpoint.
+The density of ρ is ∝ exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017). Each
+envelope is proved by a concavity (docs/theory/spd-gaussian.md). The acceptance
+probability of each is a ratio of two normalizers, known from (m, σ) alone: the number
+of trials tells nothing about the footpoint W.
 """
 
 import math
@@ -35,6 +36,14 @@ from curvedp.laws.spd.random_matrices import (
 # Below this acceptance probability a draw would cost more than 10^5 proposals. Such
 # parameters are refused before sampling, by public numbers.
 _SMALLEST_ACCEPTANCE = 1e-5
+# Proposals of one batch, beyond the expected number that is needed: one batch usually
+# suffices. Only the speed depends on them.
+_SPARE_FRACTION = 1.05
+_SPARE_PROPOSALS = 16
+# A log-ratio may exceed 0 by rounding: 8 roundings of 2^-53 for each term of the sum, a
+# term being at most |ρ| + 40 in size.
+_ROUNDING_OF_TERM = 2.0**-50
+_LARGEST_OTHER_TERM = 40
 
 
 class Proposals(NamedTuple):
@@ -80,7 +89,10 @@ class Envelope(Protocol):
 def sample_log_eigenvalues(
     rng: np.random.Generator, m: int, sigma: float, n: int, *, beta: int = 1
 ) -> Floats:
-    """Return n draws of the log-eigenvalues of W^{−½}XW^{−½}, X Gaussian about W.
+    """Return n draws of the log-eigenvalues ρ of a Gaussian matrix about its center.
+
+    With the center W and a draw X, these are the logarithms of the eigenvalues of
+    W^{−½}XW^{−½}. Their law does not depend on W.
 
     Parameters
     ----------
@@ -98,7 +110,7 @@ def sample_log_eigenvalues(
     Returns
     -------
     array of shape (n, m)
-        Each row in decreasing order.
+        One draw in each row, in decreasing order.
     """
     m = integer("m", m, 1)
     sigma = positive("sigma", sigma)
@@ -106,11 +118,11 @@ def sample_log_eigenvalues(
     if m == 1:
         return rng.normal(0.0, sigma, (n, 1))
     if m == 2:
-        return _sample_log_eigenvalues_2x2(rng, sigma, n, beta)
+        return _sample_two_log_eigenvalues(rng, sigma, n, beta)
     return rejection_sample(rng, best_envelope(m, sigma, beta), m, n)
 
 
-def _sample_log_eigenvalues_2x2(
+def _sample_two_log_eigenvalues(
     rng: np.random.Generator, sigma: float, n: int, beta: int
 ) -> Floats:
     """Return n draws of the two log-eigenvalues of a Gaussian 2×2 matrix, shape (n, 2).
@@ -167,21 +179,27 @@ def rejection_sample(
     EnvelopeViolation
         If a ratio exceeds 1 by more than rounding explains.
     """
+    # Propose in batches until enough proposals are accepted.
     acceptance_probability = math.exp(envelope.log_acceptance)
     largest_batch = max(1, MAX_TEMPORARY_ENTRIES // (m * m))
     batches: list[Floats] = []
     missing = n
     while missing > 0 or not batches:
-        expected_trials = int(missing / acceptance_probability * 1.05) + 16
+        expected_trials = int(missing / acceptance_probability * _SPARE_FRACTION)
+        expected_trials += _SPARE_PROPOSALS
         batch_size = min(largest_batch, expected_trials)
         rho, log_ratio = envelope.propose(rng, batch_size)
-        # The ratio is a sum with one term per pair, each about |ρ| in size.
-        largest_term = np.max(np.abs(rho), initial=0.0) + 40
-        rounding = m * m * largest_term * 2.0**-50
+
+        # Check the envelope. The ratio is a sum with one term per pair, each about |ρ|
+        # in size.
+        largest_term = np.max(np.abs(rho), initial=0.0) + _LARGEST_OTHER_TERM
+        rounding = m * m * largest_term * _ROUNDING_OF_TERM
         if not np.all(log_ratio <= rounding):
             raise EnvelopeViolation(
                 f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}"
             )
+
+        # Minus an exponential variate is the logarithm of a uniform one.
         is_accepted = log_ratio > -rng.standard_exponential(batch_size)
         batches.append(rho[is_accepted][:missing])
         missing -= len(batches[-1])
@@ -287,8 +305,8 @@ def most_accepting(envelopes: Sequence[Envelope], parameters: str) -> Envelope:
     if best.log_acceptance < math.log(_SMALLEST_ACCEPTANCE):
         raise ParameterError(
             f"{parameters}: the best envelope accepts "
-            f"{math.exp(best.log_acceptance):.1e} of its proposals; use SPDLogEuclidean "
-            "or noise in a chart (the log-map Gaussian), which need no rejection"
+            f"{math.exp(best.log_acceptance):.1e} of its proposals; use SPDLogEuclidean"
+            " or noise in a chart (the log-map Gaussian), which need no rejection"
         )
     return best
 
@@ -368,7 +386,7 @@ class NearEnvelope:
     @property
     def _slope(self) -> float:
         """The slope b of the tangent a + b·x² of log(sinh x/x), in x²."""
-        return _langevin(self.tangent) / (2 * self.tangent)
+        return _langevin_function(self.tangent) / (2 * self.tangent)
 
     @property
     def _scale(self) -> float:
@@ -420,6 +438,9 @@ class NearEnvelope:
         and the tangent a + b·x² of log(sinh x/x), log(target/envelope) is β·Σ_{i<j}
         (log(sinh x/x) − a − b·x²), β = 1 for symmetric and 2 for Hermitian matrices.
 
+        The log-ratio must not be positive; `rejection_sample` raises
+        `EnvelopeViolation` otherwise.
+
         Parameters
         ----------
         rng : numpy.random.Generator
@@ -432,12 +453,13 @@ class NearEnvelope:
         Proposals
             n rows of m log-eigenvalues each, and their log-ratios.
         """
+        # The eigenvalues, with a mean of its own.
         m = self.m
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * self._scale
-        # The mean is independent of the differences and does not enter sinh.
         mean = rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1))
         rho += mean - rho.mean(axis=1, keepdims=True)
 
+        # The log-ratio: one column for each pair i < j of eigenvalues.
         i, j = np.triu_indices(m, 1)
         x = (rho[:, i] - rho[:, j]) / 2
         tangent = self._intercept + self._slope * x * x
@@ -480,6 +502,9 @@ class FarEnvelope:
         With the scale σ, the size m and hᵢ = (m+1−2i)/2, the proposals are ρ ~ N(βσ²h,
         σ²I), where β is 1 for symmetric and 2 for Hermitian matrices.
 
+        The log-ratio must not be positive; `rejection_sample` raises
+        `EnvelopeViolation` otherwise.
+
         Parameters
         ----------
         rng : numpy.random.Generator
@@ -495,10 +520,10 @@ class FarEnvelope:
         sigma = self.sigma
         drift = self.beta * sigma * sigma * (self.m - 1 - 2 * np.arange(self.m)) / 2
         rho = drift + sigma * rng.standard_normal((n, self.m))
-        return Proposals(rho, far_log_ratio(rho, self.beta))
+        return Proposals(rho, far_envelope_log_ratio(rho, self.beta))
 
 
-def far_log_ratio(rho: Floats, beta: int) -> Floats:
+def far_envelope_log_ratio(rho: Floats, beta: int) -> Floats:
     """Return log(target/envelope) of the far envelope at proposed log-eigenvalues.
 
     At the log-eigenvalues ρ it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
@@ -524,7 +549,7 @@ def far_log_ratio(rho: Floats, beta: int) -> Floats:
     return log_ratio
 
 
-def _langevin(x: float) -> float:
+def _langevin_function(x: float) -> float:
     """Return Langevin's function coth x − 1/x, which is the slope of log(sinh x/x).
 
     Up to x = 0.03, where the difference would lose digits, it is the power series
@@ -562,8 +587,12 @@ def log_sinhc(x: Floats | float) -> Floats:
     """
     x = np.asarray(x)
     is_large = x > 1e-2  # below, the next term of the series is below 1e-18
+
+    # Use the closed form away from 0.
     safe_x = np.where(is_large, x, 1.0)
     closed_form = safe_x + np.log(-np.expm1(-2 * safe_x) / (2 * safe_x))
+
+    # Use the series near 0.
     square = x * x
     series = square / 6 - square * square / 180 + square**3 / 2835
     return np.where(is_large, closed_form, series)

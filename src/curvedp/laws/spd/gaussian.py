@@ -1,6 +1,8 @@
-"""The affine-invariant Gaussian law on SPD and HPD matrices.
+"""Gaussian noise on positive definite matrices, real symmetric (SPD) or Hermitian
+(HPD), with the affine-invariant metric. A draw about a center is made of
+log-eigenvalues and of a uniform rotation.
 
-`SPDGaussian` joins the log-eigenvalues of `spd.envelopes`, the uniform rotations of
+`SPDGaussian` joins the log-eigenvalues of `spd.envelopes`, the rotations of
 `spd.random_matrices` and the integrals of `spd.normalizer`.
 """
 
@@ -33,7 +35,7 @@ class SPDGaussian(LawBackend):
         1 for real symmetric matrices; 2 for Hermitian ones, with real and imaginary
         parts along a last axis.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
     """
 
     m: int

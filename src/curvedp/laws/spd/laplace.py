@@ -1,9 +1,12 @@
-"""The affine-invariant Laplace law on SPD and HPD matrices, density ∝ exp(−d(X, W)/σ).
+"""Laplace noise on positive definite matrices, with the density ∝ exp(−d/σ) in the
+affine-invariant distance d from a center. β is 1 for real symmetric and 2 for Hermitian
+m×m matrices. The noise is a mixture of Gaussians of random variance τ; its
+log-eigenvalues ρ are proposed from an envelope and accepted with the probability
+density/envelope.
 
-It is a mixture of the Gaussians of `spd.gaussian` over their variance τ, whose
-integrals have closed forms. With a = 1/σ, hᵢ = (m+1−2i)/2 and β = 1 (symmetric) or 2
-(Hermitian) it exists for a > β|h|. The log-eigenvalues are drawn by rejection from a
-near or a far envelope (docs/theory/laws.md, Laplace on matrices).
+With a = 1/σ and hᵢ = (m+1−2i)/2 the law exists for a > β|h|. The integrals over the
+variance have closed forms, and the envelope is a near or a far one
+(docs/theory/laws.md, Laplace on matrices).
 """
 
 import math
@@ -21,7 +24,7 @@ from curvedp.laws.isotropic.density import log_sphere_area
 from curvedp.laws.spd.envelopes import (
     Envelope,
     Proposals,
-    far_log_ratio,
+    far_envelope_log_ratio,
     log_sinhc,
     most_accepting,
     rejection_sample,
@@ -58,7 +61,7 @@ class SPDLaplace(LawBackend):
     beta : {1, 2}
         Real symmetric or Hermitian matrices.
     scale : float
-        σ > 0.
+        The scale σ > 0 of the law.
 
     Raises
     ------
@@ -71,9 +74,10 @@ class SPDLaplace(LawBackend):
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse a scale at which the density has infinite mass, with a small margin."""
+        """Refuse a scale at which the density has infinite mass, or nearly so."""
         growth_rate = volume_growth_rate(self.m, self.beta)
-        # The margin of 2^-40 keeps digits in a − β|h|.
+        # The margin of 2^-40 keeps digits in `tail_rate`, the difference of the decay
+        # 1/scale of the density and the growth rate of the volume.
         if not self.scale * growth_rate < 1 - 2.0**-40:
             raise NotIntegrable(
                 f": exp(−d/scale) has infinite mass on matrices of size {self.m} "
@@ -99,8 +103,8 @@ class SPDLaplace(LawBackend):
         Laplace law is a mixture of Gaussians of random variance.
         """
         a = 1 / self.scale
-        h = volume_growth_rate(self.m, self.beta)
-        return (a - h) * (a + h) / 2
+        growth_rate = volume_growth_rate(self.m, self.beta)  # β|h|
+        return (a - growth_rate) * (a + growth_rate) / 2
 
     @property
     def log_normalizer(self) -> float:
@@ -141,8 +145,9 @@ class SPDLaplace(LawBackend):
         """Return E[d] or E[d²], d the distance of a draw from its center.
 
         The law is a mixture of Gaussians with a random variance τ. With a = 1/scale,
-        E[d] = aE[τ] − 1/a and E[d²] = a²E[τ²] − 3E[τ]: both are derivatives of the
-        normalizer by a.
+        E[d] = aE[τ] − 1/a and E[d²] = a²E[τ²] − 3E[τ]. Both follow from derivatives,
+        with respect to a, of the normalizer ∫exp(−a·d) dvol. Other orders are not
+        supported.
 
         Parameters
         ----------
@@ -162,10 +167,12 @@ class SPDLaplace(LawBackend):
         return mean_square / self.scale**2 - 3 * mean
 
     def check_representable(self) -> None:
-        """Raise `ParameterError` if draws may lie too far out for dense float64 matrices.
+        """Raise `ParameterError` if dense float64 matrices cannot hold the draws.
 
-        Fewer than one draw in 10¹² may: it would lose its smallest eigenvalues.
+        A matrix too far from its center would lose its smallest eigenvalues. Fewer than
+        one draw in 10¹² may be that far.
         """
+        # The distance over which the tail falls by 2^-40, which is about 1e-12.
         tail_length = 40 * math.log(2.0) / self.tail_rate
         if self.moment(1) + tail_length > _LARGEST_RADIUS:
             raise ParameterError(
@@ -214,11 +221,16 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
     """Return a Laplace law on matrices as a finite mixture of Gaussian laws.
 
     The law is an integral of Gaussians over their variance τ, computed by the
-    trapezoidal rule in log τ. With k = (m+1)/2 and c the mixing rate, the integrand is
-    τ^k·e^{−cτ}·P(a far proposal of variance τ is accepted). It is analytic for |Im log
-    τ| < π/2 and grows there as e^{dim·Im²/2} at most, also with a distribution function
-    in it: the rule errs by e^{−2π·1.5/step}, or by e^{−2π²/(dim·step²)} where that is
-    more.
+    trapezoidal rule in log τ. With k = (m+1)/2 (`shape` in the code) and c the mixing
+    rate (`rate`), the integrand is
+
+        τ^k·e^{−cτ}·P(a proposal of `FarEnvelope` with the variance τ is accepted).
+
+    It is analytic for |Im log τ| < π/2 and grows there at most like
+    e^{dim·(Im log τ)²/2}. This also holds if a distribution function multiplies it. So
+    the rule errs by the larger of e^{−2π·1.5/step} and e^{−2π²/(dim·step²)}.
+
+    tests/laws/spd/test_laplace.py compares its mass and moments with quadrature.
 
     Parameters
     ----------
@@ -249,6 +261,7 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
             node += direction
             log_values[node] = log_integrand(node)
 
+    # The variances, and their weights in the sum.
     nodes = np.array(sorted(log_values))
     values = np.array([log_values[node] for node in nodes.tolist()])
     log_sum = float(logsumexp(values))
@@ -287,14 +300,14 @@ class NearLaplaceEnvelope:
     """A uniform direction with a length from Gamma(dim, a − β|h|): good for small σ.
 
     Since sinh x/x ≤ eˣ, the volume factor is at most e^{β|h||ρ|}, ρ the
-    log-eigenvalues. The direction is that of the eigenvalues of a Gaussian matrix.
+    log-eigenvalues. The eigenvalues of a Gaussian matrix give the direction.
 
     Parameters
     ----------
     law : SPDLaplace
         The law; a = 1/σ is its decay, and β|h| the growth rate of the volume.
     name : str
-        What messages call the envelope.
+        The name of the envelope in messages.
     """
 
     law: SPDLaplace
@@ -336,12 +349,14 @@ class NearLaplaceEnvelope:
         Proposals
             n rows of m log-eigenvalues each, and their log-ratios.
         """
+        # The proposals: a direction and a length.
         m = self.law.m
         beta = self.law.beta
         rho = gaussian_eigenvalues(rng, n, m, beta)
         lengths = rng.standard_gamma(dimension(m, beta), n) / self.law.tail_rate
         rho *= (lengths / np.linalg.norm(rho, axis=1))[:, None]
 
+        # Their log-ratios: one column for each pair i < j of eigenvalues.
         i, j = np.triu_indices(m, 1)
         log_volume = beta * np.sum(log_sinhc((rho[:, i] - rho[:, j]) / 2), axis=1)
         log_bound = volume_growth_rate(m, beta) * lengths
@@ -357,7 +372,7 @@ class FarLaplaceEnvelope:
     law : SPDLaplace
         The law; c is its `mixing_rate`.
     name : str
-        What messages call the envelope.
+        The name of the envelope in messages.
     """
 
     law: SPDLaplace
@@ -365,7 +380,7 @@ class FarLaplaceEnvelope:
 
     @property
     def log_acceptance(self) -> float:
-        """The log-probability that a proposal is accepted, averaged over the variance τ.
+        """The log-probability that a proposal is accepted, averaged over variances τ.
 
         τ has the Gamma law of shape (m+1)/2 and rate c; `_gaussian_mixture` has
         integrated the acceptance against its density without the constant
@@ -400,4 +415,4 @@ class FarLaplaceEnvelope:
         tau = rng.standard_gamma((m + 1) / 2, (n, 1)) / self.law.mixing_rate
         drift = tau * beta * (m - 1 - 2 * np.arange(m)) / 2
         rho = drift + np.sqrt(tau) * rng.standard_normal((n, m))
-        return Proposals(rho, far_log_ratio(rho, beta))
+        return Proposals(rho, far_envelope_log_ratio(rho, beta))

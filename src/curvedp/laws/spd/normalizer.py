@@ -1,10 +1,11 @@
-"""Integrals of the affine-invariant Gaussian on SPD and HPD matrices, without sampling.
+"""Integrals of Gaussian noise on positive definite matrices: the normalizer, the mean
+square distance from the center, and the distribution of that distance. β is 1 for real
+symmetric and 2 for Hermitian m×m matrices, and σ is the scale. They reduce to integrals
+over the logarithms ρ of the eigenvalues.
 
-By formulas of Weyl and de Bruijn the integral over the log-eigenvalues is a Pfaffian of
-error functions on real matrices (β = 1; Heuveline, Said and Mostajeran 2021) and a
-product on Hermitian ones (β = 2): docs/theory/spd-gaussian.md, docs/theory/laws.md.
-This module has the normalizer, the second moment and the distribution function of the
-distance.
+By formulas of Weyl and de Bruijn these are a Pfaffian of error functions on real
+matrices (Heuveline, Said and Mostajeran 2021) and a product on Hermitian ones:
+docs/theory/spd-gaussian.md, docs/theory/laws.md.
 
 The Pfaffian cancels like σ^{m(m−1)/2}. It is evaluated in ball arithmetic, and the
 precision is doubled until the ball is small.
@@ -26,8 +27,9 @@ from curvedp.errors import ParameterError
 from curvedp.numerics.enclosures import precision
 
 # The step of the trapezoidal rule on a contour, in units of 2π·(distance to the next
-# singularity): an error of e⁻⁴⁸ before the growth of the integrand.
-_STEP = 1 / 48
+# singularity): an error of e⁻⁴⁸ before the growth of the integrand. A smaller step is
+# safe and slower.
+_RELATIVE_STEP = 1 / 48
 
 # A limit on work, far above what m = 20 with scale 1e-9 needs (about 2^13 bits).
 _MAX_BITS = 1 << 17
@@ -36,7 +38,22 @@ _MAX_BITS = 1 << 17
 _ACCURACY_BITS = 55
 
 # Radii whose exponentials are summed together.
-_BLOCK = 4096
+_RADII_PER_BLOCK = 4096
+
+# `radial_cdf` returns 0 where the probability is below the first number, and 1 where the
+# other tail is below e^−42 (6e-19). Its stated error is 1e-9.
+_NEGLIGIBLE_PROBABILITY = 1e-18
+_NEGLIGIBLE_LOG_TAIL = 42
+
+# A contour ends at this height, in units of 1/radius, where the Gaussian factor of the
+# integrand is negligible. A larger height is safe and slower.
+_CONTOUR_HEIGHT = 6.5
+# The contour may be moved by this length, in units of 1/radius: three widths of the
+# integrand, which then grows by a factor below e⁹. It is part of the error bound.
+_FREE_MOVE = 1.5
+
+# Bits of the first precision beyond those that cancel.
+_SPARE_BITS = 100
 
 
 def dimension(m: int, beta: int) -> int:
@@ -58,7 +75,7 @@ def dimension(m: int, beta: int) -> int:
 
 
 def volume_growth_rate(m: int, beta: int) -> float:
-    """Return the rate β|h| at which volumes grow: balls of radius r have about e^{β|h|r}.
+    """Return the rate β|h| at which volumes grow: like e^{β|h|r} with the radius r.
 
     Here hᵢ = (m+1−2i)/2 is half the sum of the positive roots, so that β|h| is
     β·√(m(m²−1)/12). A Laplace law of scale σ exists on the matrices if 1/σ exceeds this
@@ -83,7 +100,9 @@ def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
     """Return the log normalizer of the affine-invariant Gaussian on m×m matrices.
 
     It is log ∫ exp(−d(X, I)²/2σ²) dvol(X) over the symmetric or Hermitian positive
-    definite matrices, with the volume of the metric tr(W⁻¹UW⁻¹V).
+    definite matrices, with the volume of the metric tr(W⁻¹UW⁻¹V). In log-eigenvalues
+    the integrand is a constant times the density of normal numbers N(βσ²h, σ²I), with
+    hᵢ = (m+1−2i)/2, times the probability that they are accepted as a proposal.
 
     Parameters
     ----------
@@ -101,11 +120,13 @@ def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
     """
     m = integer("m", m, 1)
     sigma = positive("sigma", sigma)
-    # The mass of the normals N(βσ²h, σ²I), which the far envelope draws.
+
+    # The mass of these normal numbers, and the mean of that probability.
     log_drifted_mass = (
         0.5 * m * math.log(2 * math.pi * sigma * sigma)
         + (beta * sigma) ** 2 * m * (m * m - 1) / 24
     )
+
     log_acceptance = log_far_acceptance(m, sigma, beta)
     return log_volume_constant(m, beta) + log_drifted_mass + log_acceptance
 
@@ -117,9 +138,9 @@ def log_volume_constant(m: int, beta: int) -> float:
 
         dvol = C·∏_{i<j} (2·sinh((ρᵢ−ρⱼ)/2))^β dρ dQ.
 
-    C does not depend on the scale σ. For σ → 0 the volume of the Gaussian is that of
-    the flat space of such matrices, (2πσ²)^{dim/2}, while sinh x → x gives Mehta's
-    integral; together they determine C.
+    C does not depend on the scale σ. For σ → 0 the Gaussian has the mass
+    (2πσ²)^{dim/2}, as on the flat space of such matrices, while sinh x → x gives
+    Mehta's integral; together they determine C.
 
     Parameters
     ----------
@@ -187,7 +208,7 @@ def log_pfaffian(m: int, sigma: float) -> float:
     float
         The logarithm, to 55 bits.
     """
-    ball = _evaluate_to_accuracy(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma)
+    ball = _evaluate_accurately(lambda: _pfaffian(m, arb(sigma)).log(), m, sigma)
     return float(ball.mid())
 
 
@@ -196,8 +217,8 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
     """Return the mean square distance E[d²] of a draw from its center.
 
     Theorem. With the normalizer Z of the law, E[d²] = −∂ log Z/∂(1/2σ²). To first order
-    it is dim·σ². For β = 2 the derivative is in closed form. For β = 1 it is that of a
-    Pfaffian, evaluated in ball arithmetic.
+    it is dim·σ². For β = 2 the derivative is in closed form. For β = 1 it is the
+    derivative of a Pfaffian, evaluated in ball arithmetic.
 
     Parameters
     ----------
@@ -221,7 +242,7 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
     if m == 1:
         return sigma * sigma * 1.0
 
-    def value() -> Any:
+    def relative_mean_square() -> Any:
         """Return E[d²]/σ² for β = 1, from the derivative d log det B = tr(B⁻¹ dB).
 
         B is the matrix of half the size whose determinant is the Pfaffian.
@@ -238,7 +259,7 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
         log_slope = matrix.solve(matrix_slope).trace()
         return m + exact_sigma**2 * m * (m * m - 1) / 12 + exact_sigma * log_slope
 
-    ball = _evaluate_to_accuracy(value, m, sigma)
+    ball = _evaluate_accurately(relative_mean_square, m, sigma)
     return sigma * sigma * float(ball.mid())
 
 
@@ -277,14 +298,18 @@ def radial_cdf(
         return np.asarray(erf(radius / (sigma * math.sqrt(2))))
 
     # sinh x/x increases, so |ρ| is stochastically larger than on flat space. Below
-    # `low` the distribution function of flat space is less than 1e-18.
-    low = sigma * math.sqrt(2 * gammaincinv(dimension(m, beta) / 2, 1e-18))
+    # `low` the distribution function of flat space is negligible.
+    low = sigma * math.sqrt(
+        2 * gammaincinv(dimension(m, beta) / 2, _NEGLIGIBLE_PROBABILITY)
+    )
+
     # N(βσ²h, σ²I) divided by its acceptance bounds the other tail. Above `high` that
-    # bound is less than e⁻⁴².
+    # bound is negligible.
     drift = beta * sigma * math.sqrt(m * (m * m - 1) / 12)
-    log_tail = 42 - log_far_acceptance(m, sigma, beta)
+    log_tail = _NEGLIGIBLE_LOG_TAIL - log_far_acceptance(m, sigma, beta)
     high = sigma * (drift + math.sqrt(m) + math.sqrt(2 * log_tail))
 
+    # The result is 0 below `low`, 1 above `high`, and the inverse transform between.
     probabilities = np.where(radius >= high, 1.0, 0.0)
     is_between = (radius > low) & (radius < high)
     inverted = _invert_laplace_transform(m, sigma, radius[is_between] / sigma, beta)
@@ -317,15 +342,19 @@ def _invert_laplace_transform(
     array
         Probabilities, before they are clipped to [0, 1].
     """
+    # The bin of each radius.
     log_bins = 4 * np.log(relative_radius / 4)
     linear_bins = relative_radius - 4
     bins = np.floor(np.where(relative_radius < 4, log_bins, linear_bins)).astype(int)
+
+    # One contour for each bin; exponents have a row for each radius and a column for
+    # each node.
     values = np.empty(relative_radius.shape)
     for bin_number in np.unique(bins):
         in_bin = np.flatnonzero(bins == bin_number)
         contour = _contour(m, sigma, int(bin_number), beta)
-        # Blocks keep the matrix of exponents, radii times nodes, small.
-        for block in np.array_split(in_bin, in_bin.size // _BLOCK + 1):
+        # Blocks keep the matrix of exponents small.
+        for block in np.array_split(in_bin, in_bin.size // _RADII_PER_BLOCK + 1):
             squared_radius = (sigma * relative_radius[block]) ** 2
             exponents = (
                 np.multiply.outer(squared_radius, contour.nodes) + contour.log_weights
@@ -351,16 +380,19 @@ class Contour(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
-    """Return the quadrature rule that inverts the Laplace transform for radii of one bin.
+    """Return the quadrature rule that inverts the Laplace transform, for one bin.
 
     With the squared distance R of a draw and t + 1/2σ² = w²
     (docs/theory/spd-gaussian.md),
 
         P(R ≤ x) = F(x) = (1/2πi) ∫ e^{tx} E[e^{−tR}]/t dt.
 
-    The path is the vertical line Re w = p through the saddle point, where the integrand
-    is e^{−qx·s²} wide with 2 ≤ q ≤ 4, s the height above the real axis. The only pole
-    is w₀ = 1/(√2·σ); left of it the integral is F − 1.
+    The path is the vertical line Re w = p through the saddle point. With the height s
+    above the real axis, the integrand falls along it like e^{−qx·s²} with 2 ≤ q ≤ 4.
+    The only pole is w₀ = 1/(√2·σ); left of it the integral is F − 1.
+
+    tests/laws/spd/test_normalizer.py compares the distribution function with
+    quadrature.
 
     Parameters
     ----------
@@ -379,25 +411,37 @@ def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
     Contour
         The nodes and log weights, and the residue.
     """
-    central_radius = (
-        4 * math.exp((bin_number + 0.5) / 4) if bin_number < 0 else bin_number + 4.5
-    )
+    # A radius r in the middle of the bin, in units of σ. The bin number of r is
+    # floor(4·log(r/4)) below r = 4, and floor(r − 4) above: invert it at number + ½.
+    if bin_number < 0:
+        central_radius = 4 * math.exp((bin_number + 0.5) / 4)
+    else:
+        central_radius = bin_number + 4.5
+
+    # The saddle point for this radius, and the pole.
     x = (sigma * central_radius) ** 2
     mean = mean_square_radius(m, sigma, beta)
-    saddle = 1 / (math.sqrt(2) * _scale_with_mean_square(m, sigma, x, beta))
+    saddle = 1 / (math.sqrt(2) * _scale_of_mean_square(m, sigma, x, beta))
     pole = 1 / (math.sqrt(2) * sigma)
-    # Two widths of the integrand.
-    gap = 1 / math.sqrt(x)
+    gap = 1 / math.sqrt(x)  # two widths of the integrand
 
+    # The line passes the pole at this distance or more, on the side of the saddle.
     passes_left = x > mean and gap <= pole / 4
     abscissa = min(saddle, pole - gap) if passes_left else max(saddle, pole + gap)
+
     # The error of the rule is e^{−2πδ/step} times the growth of the integrand when the
     # line moves by δ: at most to the pole, and away from the essential singularity at
     # w = 0. Three widths cost a factor below e⁹.
-    step = _STEP * 2 * math.pi * min(abs(abscissa - pole), abscissa / 4, 1.5 * gap)
-    heights = np.arange(math.ceil(6.5 * gap / step)) * step
+    step = (
+        _RELATIVE_STEP
+        * 2
+        * math.pi
+        * min(abs(abscissa - pole), abscissa / 4, _FREE_MOVE * gap)
+    )
+    heights = np.arange(math.ceil(_CONTOUR_HEIGHT * gap / step)) * step
     w = np.asarray(abscissa + 1j * heights, dtype=np.complex128)
 
+    # The weights: the transform at each node, times e^{tx}/t and the step.
     log_transform = np.array(
         [_complex_log_integral(m, complex(node), beta) for node in w]
     )
@@ -409,7 +453,7 @@ def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
     return Contour(1.0 if passes_left else 0.0, t, log_weights)
 
 
-def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
+def _scale_of_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
     """Return the scale s of the Gaussian with mean square distance x, to three digits.
 
     Parameters
@@ -428,6 +472,7 @@ def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
     float
         The scale s.
     """
+    # Bracket the scale by doubling.
     low = high = sigma
     while mean_square_radius(m, low, beta) > x:
         low /= 2
@@ -440,14 +485,22 @@ def _scale_with_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
         """Return E[d²] − x for the Gaussian of a given scale."""
         return mean_square_radius(m, scale, beta) - x
 
+    # Three digits are enough: the scale only says where a contour should pass.
     return float(scipy.optimize.brentq(excess, low, high, rtol=1e-3))
 
 
 def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
-    """Return log Z at the complex scale s = 1/(√2·w), up to a constant independent of w.
+    """Return log Z at the complex scale s = 1/(√2·w), up to a term without w.
 
-    For β = 1 it is log(sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]), for β = 2 it is
-    log(sᵐ·e^{s²m(m²−1)/6}·∏ₖ (1 − e^{−s²k})^{m−k}).
+    Z is the normalizer of the Gaussian of scale s: the integral of e^{−d²/2s²} over all
+    positive definite m×m matrices (`log_normalizer`). Up to a factor that depends on m
+    and β alone, which cancels in ratios of normalizers, it is
+
+        Z = sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]           for β = 1,
+        Z = sᵐ·e^{s²m(m²−1)/6}·∏ₖ (1 − e^{−s²k})^{m−k}      for β = 2,
+
+    where Pf is the Pfaffian of the m×m matrix with the entry erf(s(k−j)/2) in row j and
+    column k, and the product runs over k = 1, …, m − 1.
 
     Parameters
     ----------
@@ -464,26 +517,31 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
         The logarithm, on the branch that is continuous along a contour.
     """
     if beta == 2:
-        square = 1 / (2 * w * w)
+        s_square = 1 / (2 * w * w)
         k = np.arange(1, m)
-        log_acceptance = np.sum((m - k) * np.log(-np.expm1(-square * k)))
-        log_mass = m * np.log(square) / 2 + square * m * (m * m - 1) / 6
-        return complex(log_mass + log_acceptance)
+        log_product = np.sum((m - k) * np.log(-np.expm1(-s_square * k)))
+        log_power_and_exponential = (
+            m * np.log(s_square) / 2 + s_square * m * (m * m - 1) / 6
+        )
+        return complex(log_power_and_exponential + log_product)
 
-    def value() -> Any:
+    # For β = 1 the Pfaffian is evaluated in complex balls.
+    def log_integral() -> Any:
         """Return log(sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]) as a complex ball."""
         s = 1 / (acb(w.real, w.imag) * acb(2).sqrt())
         return m * s.log() + s**2 * m * (m * m - 1) / 24 + _pfaffian(m, s).log()
 
-    return complex(_evaluate_to_accuracy(value, m, 1 / (math.sqrt(2) * abs(w))))
+    return complex(_evaluate_accurately(log_integral, m, 1 / (math.sqrt(2) * abs(w))))
 
 
 def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any]]:
     """Return a matrix of half the size whose determinant is a Pfaffian.
 
-    The Pfaffian is that of the odd Toeplitz matrix f(k−j), j, k = 1 … m. This matrix
+    The Pfaffian belongs to the odd Toeplitz matrix f(k−j), j, k = 1 … m. This matrix
     maps symmetric vectors to antisymmetric ones, and the result is the matrix of that
     map: its entries are f(m+1−j−k) − f(k−j), with a leading column of ones if m is odd.
+
+    tests/laws/spd/test_normalizer.py compares the determinant with the Pfaffian.
 
     Parameters
     ----------
@@ -534,14 +592,15 @@ def _pfaffian(m: int, sigma: Any) -> Any:
     return matrix_type(_half_size_matrix(m, erf_values, sigma * 0 + 1)).det()
 
 
-def _evaluate_to_accuracy(value: Callable[[], Any], m: int, sigma: float) -> Any:
-    """Evaluate a ball at growing precision until it is accurate to 55 bits.
+def _evaluate_accurately(compute_ball: Callable[[], Any], m: int, sigma: float) -> Any:
+    """Evaluate a ball at growing precision until its radius is below 2^-55.
 
-    The accuracy is relative, or absolute where the value is small.
+    The radius is relative to the value; for small values an absolute radius below 2^-55
+    is enough too (`_is_accurate`).
 
     Parameters
     ----------
-    value : callable
+    compute_ball : callable
         Computes the ball at the current precision of Arb.
     m : int
         The size of the matrices, from which the first precision is guessed.
@@ -559,11 +618,11 @@ def _evaluate_to_accuracy(value: Callable[[], Any], m: int, sigma: float) -> Any
         If more than 2^17 bits are needed.
     """
     # A first guess of how many bits cancel.
-    bits = 100 + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))
+    bits = _SPARE_BITS + int(m * m / 8 * max(1.0, 2 - math.log2(sigma)))
     while bits <= _MAX_BITS:
         with precision(bits):
             try:
-                ball = value()
+                ball = compute_ball()
             except ZeroDivisionError:
                 # The matrix is singular at so few bits.
                 ball = arb("nan")

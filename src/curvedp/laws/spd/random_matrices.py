@@ -1,8 +1,7 @@
-"""Random matrices from which draws of SPD and HPD matrices are assembled.
-
-A draw about W = LL* is X = L·Q·diag(e^ρ)·Q*·L*: the log-eigenvalues ρ depend on the
-law, and Q is a uniform orthogonal or unitary matrix. Throughout, β = 1 means real
-symmetric and β = 2 means Hermitian matrices.
+"""Random matrices from which noise on positive definite matrices is assembled. A draw
+about the center W = LL* is X = L·Q·diag(e^ρ)·Q*·L*: the log-eigenvalues ρ depend on the
+law of the noise, and Q is a uniform orthogonal or unitary matrix. β is 1 for real
+symmetric and 2 for Hermitian m×m matrices.
 """
 
 import math
@@ -43,6 +42,7 @@ def random_congruence(
     array, shape (n, *point_shape)
         The matrices X.
     """
+    # Factor the center.
     n, m = rho.shape
     matrix = center if beta == 1 else center[..., 0] + 1j * center[..., 1]
     try:
@@ -52,6 +52,7 @@ def random_congruence(
     if m == 2:
         return _random_congruence_2x2(rng, lower, rho, beta)
 
+    # X = F·F* in blocks of rows, so that temporary arrays stay small.
     points = np.empty((n, m, m), dtype=lower.dtype)
     block_length = max(1, MAX_TEMPORARY_ENTRIES // (m * m))
     for start in range(0, n, block_length):
@@ -80,7 +81,7 @@ def _random_congruence_2x2(
     rng : numpy.random.Generator
         The source of Q.
     lower : array of shape (..., 2, 2)
-        The Cholesky factor L, one or one for each row of `rho`.
+        The Cholesky factor L: a single one, or one for each row of `rho`.
     rho : array of shape (n, 2)
         Log-eigenvalues.
     beta : {1, 2}
@@ -91,9 +92,11 @@ def _random_congruence_2x2(
     array of shape (n, 2, 2), or (n, 2, 2, 2) with real and imaginary parts
         The matrices X.
     """
+    # The entries of L, and c, s and z of Q.
     l11 = lower[..., 0, 0].real
     l21 = lower[..., 1, 0]
     l22 = lower[..., 1, 1].real
+
     angle = rng.uniform(0, 2 * math.pi, len(rho))
     c = np.cos(angle)
     s = np.sin(angle)
@@ -104,10 +107,12 @@ def _random_congruence_2x2(
         c = np.sqrt(c_squared)
         s = np.sqrt(1 - c_squared)
 
+    # The eigenvalues of X about the identity, and the second row of L·Q.
     large, small = np.exp(rho.T)
-    # The second row of L·Q.
     row_large = l21 * c + l22 * s * z
     row_small = l22 * c - l21 * s * np.conj(z)
+
+    # The entries of X = (LQ)·diag(e^ρ)·(LQ)*; the first row of L·Q is l₁₁·(c, −s·z*).
     points = np.empty((len(rho), 2, 2), dtype=lower.dtype)
     points[:, 0, 0] = l11 * l11 * (c * c * large + s * s * small)
     points[:, 1, 0] = l11 * (c * large * row_large - s * small * z * row_small)
@@ -185,11 +190,15 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
     """Return the eigenvalues of n Gaussian 3×3 matrices, in decreasing order.
 
     The density of a matrix S is ∝ exp(−tr S²/2). In the plane of the differences of the
-    eigenvalues λ, polar coordinates (q, θ) are used: ordered triples form a sector of
-    60°, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β degrees of freedom.
-    For β = 1 cos 3θ is uniform; for β = 2 it is distributed like a coordinate of a
-    uniform point of the disk. The form 2·arcsin √u = arccos(1 − 2u) keeps its digits at
-    both ends.
+    eigenvalues λ₁ > λ₂ > λ₃, polar coordinates (q, θ) are used: ordered triples form a
+    sector 0 < θ < 60°, and ∏(λᵢ−λⱼ) = q³·sin 3θ/√2. The length q is χ with 2 + 3β
+    degrees of freedom. For β = 1 cos 3θ is uniform on (−1, 1); for β = 2 it is
+    distributed like a coordinate of a uniform point of the disk.
+
+    Write cos 3θ = 1 − 2u with u in (0, 1). Then θ = arccos(1 − 2u)/3 = 2/3·arcsin √u,
+    where the second form loses no digits near u = 0. The gaps are
+    λ₁ − λ₂ = √2·q·sin θ and λ₂ − λ₃ = √2·q·sin(60° − θ), and 60° − θ is
+    2/3·arcsin √(1 − u).
 
     Parameters
     ----------
@@ -205,10 +214,13 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
     array, shape (n, 3)
         The eigenvalues.
     """
+    # √2·q, and the two gaps between neighboring eigenvalues.
     u = rng.random(n) if beta == 1 else rng.beta(1.5, 1.5, n)
     length = 2 * np.sqrt(rng.standard_gamma(1 + 1.5 * beta, n))
     upper_gap = length * np.sin(2 / 3 * np.arcsin(np.sqrt(u)))
     lower_gap = length * np.sin(2 / 3 * np.arcsin(np.sqrt(1 - u)))
+
+    # The mean of the three is normal and independent of the gaps.
     middle = rng.normal(0.0, math.sqrt(1 / 3), n) + (lower_gap - upper_gap) / 3
     return np.stack([middle + upper_gap, middle, middle - lower_gap], axis=1)
 
@@ -239,9 +251,10 @@ def _normal_matrices(rng: np.random.Generator, n: int, m: int, beta: int) -> Flo
 def uniform_orthogonal(
     rng: np.random.Generator, n: int, m: int, beta: int = 1
 ) -> Floats:
-    """Return n matrices Q, uniform on O(m) or U(m) up to signs or phases of the columns.
+    """Return n uniform orthogonal or unitary matrices Q, up to signs or phases.
 
-    The product Q·diag·Q*, for which Q is used, does not depend on those signs.
+    The signs or phases of the columns are not random. The product Q·diag·Q*, for which
+    Q is used, does not depend on them.
 
     Parameters
     ----------
@@ -285,9 +298,12 @@ def _uniform_rotations(rng: np.random.Generator, n: int) -> Floats:
     array, shape (n, 3, 3)
         The rotations.
     """
+    # Draw a random quaternion, scaled to length √2.
     quaternion = rng.standard_normal((4, n))
     quaternion *= math.sqrt(2) / np.sqrt(np.sum(quaternion * quaternion, axis=0))
     w, x, y, z = quaternion
+
+    # Write down the rotation matrix.
     rotation = np.empty((n, 3, 3))
     rotation[:, 0, 0] = 1 - y * y - z * z
     rotation[:, 0, 1] = x * y - w * z
@@ -322,6 +338,8 @@ def _uniform_unitary_3x3(rng: np.random.Generator, n: int) -> Floats:
     normals = _normal_matrices(rng, n, 3, 2)
     first = normals[:, 0]
     second = normals[:, 1]
+
+    # Orthonormalize two columns, and complete them by the cross product.
     first = first / np.linalg.norm(first, axis=1, keepdims=True)
     second = second - first * np.sum(np.conj(first) * second, axis=1, keepdims=True)
     second = second / np.linalg.norm(second, axis=1, keepdims=True)

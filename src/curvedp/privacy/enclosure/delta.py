@@ -47,9 +47,10 @@ Integrand = Callable[[acb, bool], acb]
 OUTWARD_MARGIN = 3e-9
 # An enclosure of δ is accepted if its radius is below this part of δ: the bounds are
 # then less than 1e-6 apart, with room for `OUTWARD_MARGIN`.
-_GOOD_RADIUS = 2e-8
-# Beyond this multiple of the last ε at which floats resolve δ, no integral is tried.
-_FAR_FACTOR = 1e6
+_TIGHT_RELATIVE_RADIUS = 2e-8
+# If ε exceeds an ε at which floats resolve δ by more than this factor, no integral is
+# tried: an upper bound is enough.
+_UNRESOLVED_EPS_FACTOR = 1e6
 # The precision of the arithmetic, in bits: the first one, and the largest that is tried
 # for integrals and for closed forms, which are cheap.
 _FIRST_BITS = 96
@@ -83,8 +84,8 @@ def certified_delta(
 ) -> tuple[float, float]:
     """Return proved bounds (lower, upper) on δ(ε), at most 1e-6 apart relative to δ.
 
-    δ(ε) is that of isotropic noise, for two data sets whose noise centers are at most
-    `sensitivity` apart. The worst case is exactly this distance
+    δ(ε) says how well isotropic noise protects two data sets whose noise centers are at
+    most `sensitivity` apart. The worst case is exactly this distance
     (docs/theory/exact-profiles.md, Theorem P1).
 
     Parameters
@@ -127,7 +128,7 @@ def certified_delta(
         scale,
         sensitivity,
     )
-    return _float_bounds(profile, eps)
+    return _bounds_of_profile(profile, eps)
 
 
 def certified_projective_delta(
@@ -140,9 +141,9 @@ def certified_projective_delta(
 ) -> tuple[float, float]:
     """Return proved bounds (lower, upper) on δ(ε) on a real projective space.
 
-    δ(ε) is that of isotropic noise, for two data sets whose noise centers are at most
-    `sensitivity` apart. For example, the rotations of space are such a space, with the
-    dimension 3 and the curvature ¼.
+    δ(ε) says how well isotropic noise protects two data sets whose noise centers are at
+    most `sensitivity` apart. For example, the rotations of space are such a space, with
+    the dimension 3 and the curvature ¼.
 
     Parameters
     ----------
@@ -179,10 +180,10 @@ def certified_projective_delta(
         scale,
         sensitivity,
     )
-    return _float_bounds(profile, eps)
+    return _bounds_of_profile(profile, eps)
 
 
-def _float_bounds(
+def _bounds_of_profile(
     profile: ConstantCurvatureProfile | ProjectiveProfile, eps: float
 ) -> tuple[float, float]:
     """Return proved lower and upper bounds on δ(ε) of a privacy profile, as floats.
@@ -222,8 +223,9 @@ def outward_floats(ball: arb) -> tuple[float, float]:
     lower, upper : float
         The enclosing floats.
     """
-    lower = float_beyond(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
-    upper = float_beyond(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
+    # Round both ends outward, and move them outward by the margin.
+    lower = next_float(ball.lower(), -1) * (1 - OUTWARD_MARGIN)
+    upper = next_float(ball.upper(), 1) * (1 + OUTWARD_MARGIN)
     # The products were rounded, so the ends are moved one float further. An upper end
     # from 1 on stays, so that a bound on a probability does not pass 1: there the
     # margin covers the rounding.
@@ -232,7 +234,7 @@ def outward_floats(ball: arb) -> tuple[float, float]:
     return max(lower, 0.0), min(next_above, max(1.0, upper))
 
 
-def float_beyond(x: arb, direction: int) -> float:
+def next_float(x: arb, direction: int) -> float:
     """Return a float beyond an exact number: above it for direction 1, below for −1.
 
     Parameters
@@ -283,7 +285,13 @@ class DeltaEnclosure:
     smallest_log = math.log(1e-300)
 
     def __init__(self, profile: ConstantCurvatureProfile | ProjectiveProfile) -> None:
-        """Read the parameters of the noise from its profile."""
+        """Read the parameters of the noise from its profile.
+
+        Parameters
+        ----------
+        profile : ConstantCurvatureProfile or ProjectiveProfile
+            The profile of isotropic noise.
+        """
         self.profile = profile
         self.kind = profile.kind
         self.d = profile.dim
@@ -292,7 +300,7 @@ class DeltaEnclosure:
         sign = (profile.curvature > 0) - (profile.curvature < 0)
         # The curvature −1, 0 or 1 in the units of `_parameters`. A line is flat.
         self.k = sign if profile.dim > 1 else max(sign, 0)
-        self._ball_at: dict[float, arb] = {}
+        self._enclosure_at: dict[float, arb] = {}
 
     def delta(self, eps: float) -> arb:
         """Return a ball that contains δ(ε).
@@ -303,7 +311,7 @@ class DeltaEnclosure:
         Parameters
         ----------
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------
@@ -317,19 +325,19 @@ class DeltaEnclosure:
             If no precision suffices.
         """
         # Simple cases.
-        if eps in self._ball_at:
-            return self._ball_at[eps]
+        if eps in self._enclosure_at:
+            return self._enclosure_at[eps]
         if self._is_beyond_max_loss(eps):
             return arb(0)
 
-        # If δ is too small for floats, and ε far beyond the point where it becomes so,
+        # If δ is too small for floats, and ε far beyond those at which it is not,
         # an upper bound at a smaller ε is enough: δ decreases in ε.
         log_guess = self._guess_log_delta(eps)
         is_tiny = log_guess <= self.smallest_log
         has_closed_form = self.profile.is_closed_form or self.d == 1
         if is_tiny and not has_closed_form:
             resolved_eps = self._find_smaller_resolved_eps(eps)
-            if eps > _FAR_FACTOR * resolved_eps:
+            if eps > _UNRESOLVED_EPS_FACTOR * resolved_eps:
                 upper_bound = self.delta(resolved_eps).upper()
                 return arb(0).union(upper_bound)
 
@@ -339,13 +347,13 @@ class DeltaEnclosure:
         while bits <= most_bits:
             with precision(bits):
                 tolerance = _FIRST_TOLERANCE * _FIRST_BITS / bits
-                ball = self._delta_ball(arb(eps), log_guess, tolerance)
+                ball = self._enclose_delta(arb(eps), log_guess, tolerance)
                 if self._is_tight(ball):
-                    self._ball_at[eps] = ball
+                    self._enclosure_at[eps] = ball
                     return ball
                 if is_tiny and ball.is_finite():  # an upper bound is enough
-                    self._ball_at[eps] = arb(0).union(ball.upper())
-                    return self._ball_at[eps]
+                    self._enclosure_at[eps] = arb(0).union(ball.upper())
+                    return self._enclosure_at[eps]
             bits *= 2
         raise NotResolved(
             f"δ at ε = {eps:g} could not be enclosed with {most_bits} bits of precision"
@@ -368,7 +376,9 @@ class DeltaEnclosure:
         """
         if ball.is_exact() and ball == 0:
             return True
-        return bool(ball.lower() > 0 and ball.rad() < _GOOD_RADIUS * ball.lower())
+        return bool(
+            ball.lower() > 0 and ball.rad() < _TIGHT_RELATIVE_RADIUS * ball.lower()
+        )
 
     def _find_smaller_resolved_eps(self, eps: float) -> float:
         """Return the first of ε, ε/2, ε/4, … at which δ is not too small for floats.
@@ -403,7 +413,7 @@ class DeltaEnclosure:
         Parameters
         ----------
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------
@@ -483,7 +493,7 @@ class DeltaEnclosure:
 
     # ---- δ
 
-    def _delta_ball(self, eps: arb, log_guess: float, tolerance: float) -> arb:
+    def _enclose_delta(self, eps: arb, log_guess: float, tolerance: float) -> arb:
         """Return a ball around δ(ε) at the current precision of the arithmetic.
 
         δ(ε) = P₁(L >= ε) − e^ε·P₁(L <= −ε), where L is the privacy loss and P₁ the law
@@ -497,7 +507,7 @@ class DeltaEnclosure:
         Parameters
         ----------
         eps : arb
-            ε >= 0.
+            The privacy parameter ε >= 0, as a ball.
         log_guess : float
             An approximation of log δ(ε), from which absolute tolerances follow.
         tolerance : float
@@ -535,8 +545,8 @@ class DeltaEnclosure:
             (Gaussian)  y_a = (D² − 2s²ε)/(2D),        r_b = (D′² − 2s²ε)/(2D′).
 
         δ(ε) is the probability of the arc for noise about η₁, less e^ε times that for
-        noise about η₂. Each probability is multiplied by e^ε before differences are
-        formed, because the other order would lose all digits.
+        noise about η₂. Probabilities for noise about η₂ are multiplied by e^ε before
+        differences are formed, because the other order would lose all digits.
 
         Parameters
         ----------
@@ -545,13 +555,14 @@ class DeltaEnclosure:
         D : arb
             The distance of the two centers.
         eps : arb
-            ε >= 0.
+            The privacy parameter ε >= 0, as a ball.
 
         Returns
         -------
         arb
             A ball around δ(ε).
         """
+        # Laplace noise: the probabilities are exponentials.
         pi = arb.pi()
         if self.kind == "laplace" and self.k == 0:
             return 1 - ((eps - D / s) / 2).exp()
@@ -561,11 +572,13 @@ class DeltaEnclosure:
             r_b = pi / s - (D / s + eps) / 2
             return (1 - (-y_a).exp()) * (1 - (-r_b).exp()) / (1 - (-pi / s).exp())
 
+        # Gaussian noise: the ends of the arc, and its probability about η₁.
         far_distance = 2 * pi - D  # from η₁ to η₂ the long way round
         y_a = (D * D - 2 * s * s * eps) / (2 * D)
         r_b = (far_distance * far_distance - 2 * s * s * eps) / (2 * far_distance)
         mass = normal_cdf(pi / s) - normal_cdf(-pi / s)
         first_term = normal_cdf(y_a / s) - normal_cdf(-r_b / s)
+
         # Seen from η₂ the arc is −(r_b + D) < y < y_a − D. Points of it beyond −π are
         # nearer to η₂ on the other side of the circle.
         second_term = (
@@ -654,6 +667,8 @@ class DeltaEnclosure:
                 high = diameter - (distance + s * t) / 2
             return _LevelRadii((distance - s * t) / 2, high, center_exceeds=True)
 
+        # For Gaussian noise, the sign of D² − 2s²t decides whether L >= t at the
+        # center.
         signed_low = (distance * distance - 2 * s * s * t) / (2 * distance)
         if is_compact:
             far_distance = 2 * diameter - distance
@@ -695,7 +710,21 @@ class _TailIntegral:
         *,
         is_upper: bool,
     ) -> None:
-        """Choose the interval of integration, and compute what no radius changes."""
+        """Choose the interval of integration, and compute what is equal at all radii.
+
+        Parameters
+        ----------
+        enclosure : DeltaEnclosure
+            The noise and the space.
+        t : arb
+            The value of the privacy loss at which the tail begins.
+        log_guess : float
+            An approximation of the logarithm of the probability.
+        relative_tolerance : float
+            The relative error that the integrals may have.
+        is_upper : bool
+            Whether the upper tail P₁(L >= t) is wanted, or P₁(L <= t).
+        """
         self.enclosure = enclosure
         self.t = t
         self.is_upper = is_upper
@@ -704,6 +733,7 @@ class _TailIntegral:
         self.is_laplace = enclosure.kind == "laplace"
         self.s, self.distance = enclosure._parameters()
 
+        # The interval of integration, called the window.
         law = enclosure._law
         self.mode = arb(law.mode)
         start, end = enclosure._find_density_support(_DENSITY_DEPTH - log_guess)
@@ -723,7 +753,8 @@ class _TailIntegral:
         # Each integral evaluates its integrand at hundreds of radii, so that everything
         # that does not depend on the radius is computed once. On the level L = t the
         # distance b from η₂ is r + st (Laplace) or √(r² + 2s²t) (Gaussian).
-        # With the distance D of the centers, the half sum and difference are (D ± st)/2.
+        # With the distance D of the centers, `half_sum` and `half_difference` are
+        # (D + st)/2 and (D − st)/2.
         self.sn_mode = sn(self.k, acb(self.mode))
         self.sn_distance = sn(self.k, acb(self.distance))
         self.two_s_square = 2 * self.s * self.s
@@ -814,7 +845,7 @@ class _TailIntegral:
         return (self.enclosure.d - 1) * log_derivative_of_sn(self.k, r) - weight_slope
 
     def _mass_outside(self) -> arb:
-        """Return an upper bound on the mass of ρ outside of the interval of integration.
+        """Return an upper bound on the mass of ρ beyond the interval of integration.
 
         ρ is the density of the distance from the first noise center. The mass is
         relative to ρ(m), where m is the mode of ρ. Since log ρ is concave, the integral
@@ -827,10 +858,15 @@ class _TailIntegral:
             interval.
         """
         mass_bound = arb(0)
+
+        # `_rho` takes and returns complex balls, because Arb's quadrature needs them.
+        # Below the interval, log ρ must increase.
         if self.start > 0:
             slope = self._log_slope(arb(self.start))
             density = self._rho(acb(self.start)).real
             mass_bound += (density / slope).upper() if slope > 0 else arb.pos_inf()
+
+        # Beyond the interval, log ρ must decrease.
         if not self.reaches_diameter:
             slope = self._log_slope(arb(self.end))
             density = self._rho(acb(self.end)).real
@@ -839,7 +875,7 @@ class _TailIntegral:
 
     # ---- the fraction of directions in which the loss is in the tail
 
-    def _half_angle_squares(
+    def _squared_half_angle_functions(
         self, r: acb, sn_r: acb, analytic: bool, is_far: bool
     ) -> tuple[acb, acb]:
         """Return cos²(φ/2) and sin²(φ/2) of the angle φ at which the privacy loss is t.
@@ -879,6 +915,7 @@ class _TailIntegral:
             sin_square = self.sn_ratio_of_sum * sn(k, r - self.half_difference) / sn_r
             return cos_square, sin_square
 
+        # The distance b from η₂, or π − b from its far lift, and b − r.
         if self.is_laplace:
             b = r + self.scaled_level
         else:
@@ -900,11 +937,11 @@ class _TailIntegral:
         """Return ρ(r)/ρ(m) times the fraction of directions in the tail of the loss.
 
         ρ is the density of the distance r from the first noise center, and m its mode.
-        The directions are those in which a point at the radius r has a privacy loss in
-        the tail that is integrated. Let d be the dimension, n = d − 2 and φ the angle
-        at which the loss is t. The fraction is J_n(cos φ)/J_n(1), where
-        J_n(cos φ) = ∫_φ^π sin^n (`sine_integral`). If the ball contains radii at which
-        there is no such angle, the fraction is enclosed by the interval [0, 1].
+        A direction counts if a point at the radius r in this direction has a privacy
+        loss in the tail that is integrated. Let d be the dimension, n = d − 2 and φ the
+        angle at which the loss is t. The fraction is J_n(cos φ)/J_n(1), where J_n(cos
+        φ) = ∫_φ^π sin^n (`sine_integral`). If the ball contains radii at which there is
+        no such angle, the fraction is enclosed by the interval [0, 1].
 
         Parameters
         ----------
@@ -922,14 +959,21 @@ class _TailIntegral:
         acb
             A ball around the product.
         """
+        # Compute the angle φ at which the loss is t, or its supplement.
         sn_r = sn(self.k, r)
-        cos_square, sin_square = self._half_angle_squares(r, sn_r, analytic, is_far)
+        cos_square, sin_square = self._squared_half_angle_functions(
+            r, sn_r, analytic, is_far
+        )
         if not (self.is_upper or is_far):  # the complement: angles above φ, not below
             cos_square, sin_square = sin_square, cos_square
+
+        # At some of these radii there is no such angle: the fraction is in [0, 1].
         angle_exists = cos_square.real > 0 and sin_square.real > 0
         if not analytic and not angle_exists:
             zero_to_one = arb(0.5, 0.5)  # midpoint and radius
             return self._rho(r, sn_r) * acb(zero_to_one)
+
+        # Otherwise the fraction is J_n(cos φ)/J_n(1).
         angle_integral = sine_integral(
             self.enclosure.d - 2, cos_square, sin_square, analytic
         )
@@ -970,17 +1014,23 @@ class _TailIntegral:
         over an interval, the window. The mass outside of it is enclosed by a ball from
         0 to an upper bound.
 
+        Each range of radii must be counted once, and a ball that cannot be ordered must
+        widen the result (`_integrate`). tests/privacy/test_certify.py compares the
+        balls with independent integrals.
+
         Returns
         -------
         arb
             A ball that contains the probability.
         """
+        # The whole mass ∫ρ, in the window and outside of it.
         mass_outside = arb(0).union(self._mass_outside())
         mass_in_window = enclose_integral(
             self._rho_integrand, *self.window, tolerance=self.mass_tolerance
         )
         mass = mass_in_window + mass_outside
 
+        # The mass of the tail, ∫ρ·F: first what two lifts change.
         low, high, center_exceeds = self.enclosure._level_radii(self.t)
         tail_mass = arb(0)
         is_projective = self.n_lifts == 2
@@ -995,12 +1045,14 @@ class _TailIntegral:
             tail_mass = -mass_near_far_point if self.is_upper else mass_near_far_point
             high = last_radius
 
-        # Below `low` the loss is in the tail in every direction or in none.
+        # Then the three ranges of radii. Below `low` the loss is in the tail in every
+        # direction or in none.
         if center_exceeds == self.is_upper:
             tail_mass += self._integrate(self._rho_integrand, self.window[0], low)
         # On a sphere the loss is in the lower tail in every direction above `high`.
         if self.k == 1 and not self.is_upper and not is_projective:
             tail_mass += self._integrate(self._rho_integrand, high, self.window[1])
+        # Between `low` and `high`, in some directions.
         tail_mass += self._integrate(self._fraction_integrand, low, high)
         return (tail_mass + mass_outside) / mass
 
@@ -1019,6 +1071,7 @@ class _TailIntegral:
         """
         if not self.is_upper:
             return self.window[1]
+
         diameter = self.enclosure._diameter()
         if self.is_laplace:
             return diameter - self.s * self.t
@@ -1033,6 +1086,8 @@ class _TailIntegral:
         is at most (length of the overlap)·(largest value there), and the result is
         widened by it.
 
+        Dropping the error term would make the result invalid.
+
         Parameters
         ----------
         integrand : callable
@@ -1046,6 +1101,7 @@ class _TailIntegral:
         arb
             A ball that contains the integral; 0 if the range lies outside the window.
         """
+        # The part of the range inside the window.
         window_start, window_end = self.window
         low = start if start > window_start else window_start
         high = stop if stop < window_end else window_end
@@ -1185,6 +1241,9 @@ def sine_integral(m: int, x: acb, y: acb, analytic: bool) -> acb:
     verifies. This covers arctan√(x/y) too: its branch cut is at y in (−∞, 0], where
     x = 1 − y makes 4xy negative.
 
+    If `analytic` is set, the result must not be finite across a branch cut, or the
+    quadrature would not be rigorous.
+
     Parameters
     ----------
     m : int
@@ -1234,7 +1293,9 @@ def sine_recurrence(m: int, precision: int) -> tuple[acb_poly, arb]:
     m : int
         The power.
     precision : int
-        The current precision in bits. The result is cached for each precision.
+        The current precision of the arithmetic in bits (`ctx.prec`). The body computes
+        at that precision without being told. The argument is here for the cache only,
+        which must not return a result of another precision.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Proved lower and upper bounds on the smallest μ for which noise satisfies μ-GDP.
 μ-GDP (Gaussian differential privacy) means δ(ε) <= δ_μ(ε) for every ε >= 0, where δ is
-the profile of the noise and δ_μ that of N(0, 1) against N(μ, 1). A ball (arb) is a
-number with an error bound.
+the profile of the noise and δ_μ the profile of N(0, 1) against N(μ, 1). A ball (arb) is
+a number with an error bound.
 
 The lower bound is the μ with δ_μ(ε) = δ(ε) at one ε, from a proved δ. The upper bound
 comes with a proof of δ <= δ_μ on all of [0, ∞). Both profiles are convex in u = e^ε, so
@@ -25,7 +25,7 @@ from curvedp.privacy.enclosure.delta import (
     OUTWARD_MARGIN,
     DeltaEnclosure,
     enclose_integral,
-    float_beyond,
+    next_float,
     normal_cdf,
     outward_floats,
 )
@@ -37,22 +37,34 @@ from curvedp.privacy.profiles.constant_curvature import constant_curvature_profi
 _RELATIVE_WIDTHS = (9e-7, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 1e-2)
 # The largest number of intervals of a proof, at its start and after halving.
 _MOST_INTERVALS = 2500
-_MOST_PROOFS = 20000
-# The number of pieces of an interval on which δ_μ is bounded by its tangents.
-_TANGENTS = 24
+# A proof is not tried if its knots suggest this many times as many intervals.
+_HOPELESS_FACTOR = 10
+# The even grid from which knots are suggested: its end in units of the Rao distance,
+# and its number of points.
+_LIKELY_DEVIATIONS = 8
+_LIKELY_POINTS = 400
+_MOST_HALVED_INTERVALS = 20000
+# The number of shorter intervals on each of which δ_μ is bounded by its tangents.
+_TANGENT_INTERVALS = 24
 # The precision of these bounds, in bits.
 _PROOF_BITS = 160
 # The fraction of log δ_μ − log δ that the error of a chord may use. It only suggests
 # how long the intervals are.
 _USED_FRACTION = 0.6
-# Multiplied by this factor until the tail beyond a radius is covered by the theorem.
+# A radius is multiplied by this factor until the theorem covers the tail beyond it.
 _RADIUS_FACTOR = 1.125
+# The mass of the radial density is integrated where it exceeds e^-60 of its peak, from
+# this fraction of the mode on, with this error relative to the width of the peak. The
+# result is a lower bound for any choice.
+_MASS_DEPTH = 60.0
+_SMALLEST_RADIUS = 1e-3
+_MASS_TOLERANCE = 1e-12
 _LARGEST_RADIUS = 1e6
 # In the search for knots, log δ must be below log δ_μ by this much to count as below.
 _KNOT_MARGIN = 1e-3
 # Limits of the estimates from which the lengths of intervals are suggested.
 _SMALLEST_CURVATURE = 1e-12  # of u²δ″/δ, which is a divisor
-_SMALLEST_ROOM = 1e-9  # of log δ_μ − log δ
+_SMALLEST_ROOM = 1e-9  # of the difference log δ_μ − log δ
 _LARGEST_ROOM = 2.0
 # An interval of the proof that is shorter than this part of its end is not halved.
 _SHORTEST_INTERVAL = 1e-12
@@ -143,20 +155,23 @@ class MuEnclosure(DeltaEnclosure):
         mu_on_grid = self.profile._mu_at(grid)
         worst_eps = float(grid[int(mu_on_grid.argmax())])
 
+        # The lower bound, from a proved δ at two ε.
         candidate, knots = self._choose_candidate()
-        lower = max(mu_lower(self.delta(eps), eps) for eps in {0.0, worst_eps})
+        lower = max(mu_lower_bound(self.delta(eps), eps) for eps in {0.0, worst_eps})
         lower = max(lower * (1 - OUTWARD_MARGIN), 0.0)
 
+        # The upper bound: the candidate, once it is proved.
         self._prove_below(candidate, knots)  # raises if there is no proof
-        upper = float_beyond(candidate.upper(), 1) * (1 + OUTWARD_MARGIN)
+        upper = next_float(candidate.upper(), 1) * (1 + OUTWARD_MARGIN)
         return lower, upper
 
     def _choose_candidate(self) -> tuple[arb, list[float]]:
         """Return an upper bound on μ to be proved, and the intervals for its proof.
 
-        The candidate is (1 + width) times the μ that was computed in floats. A wider
-        margin makes the proof easier: the smallest of eight widths is used for which
-        the proof should need at most 2500 intervals of ε.
+        The candidate is (1 + width) times the μ that was computed in floats. A larger
+        width makes the proof easier, and the bound less sharp. Eight widths are tried
+        in increasing order (`_RELATIVE_WIDTHS`). The first one is used for which the
+        proof should need at most 2500 intervals of ε (`_MOST_INTERVALS`).
 
         Returns
         -------
@@ -173,13 +188,14 @@ class MuEnclosure(DeltaEnclosure):
         estimate = self.profile.mu
         is_unbounded = math.isinf(self.profile.loss_table.max_loss)
         for width in _RELATIVE_WIDTHS:
+            # Choose the number to be proved, and the ε up to which a proof is needed.
             candidate = arb(estimate) * (1 + arb(width))
             # Beyond this ε, δ is 0 or a theorem bounds it.
             end = self.profile.pure_epsilon
             if is_unbounded:
-                end = self._find_tail_eps(candidate)
+                end = self._eps_of_tail_theorem(candidate)
             knots = self._suggest_knots(float(candidate), end)
-            if len(knots) <= _MOST_INTERVALS:
+            if knots is not None and len(knots) <= _MOST_INTERVALS:
                 return candidate, knots
         raise NotResolved(
             "μ could not be certified, because δ is close to the profile of a Gaussian "
@@ -189,7 +205,7 @@ class MuEnclosure(DeltaEnclosure):
     def _prove_below(self, mu: arb, knots: list[float]) -> None:
         """Prove δ <= δ_μ on an interval of ε, or raise an error if there is no proof.
 
-        δ is the profile of the noise, and δ_μ that of N(0, 1) against N(μ, 1).
+        δ is the profile of the noise, and δ_μ the profile of N(0, 1) against N(μ, 1).
         Each interval between two knots has a proof of its own. If that fails, the
         interval is halved.
 
@@ -209,11 +225,15 @@ class MuEnclosure(DeltaEnclosure):
         n_proved = 0
         while pending:
             start, stop = pending.pop()
-            if self._chord_is_below(start, stop, mu):
+
+            # Try to prove the inequality on this interval.
+            if self._is_proved_by_chord(start, stop, mu):
                 n_proved += 1
                 continue
+
+            # Without a proof, give up or try both halves.
             is_too_short = stop - start < _SHORTEST_INTERVAL * stop
-            if n_proved + len(pending) > _MOST_PROOFS or is_too_short:
+            if n_proved + len(pending) > _MOST_HALVED_INTERVALS or is_too_short:
                 raise NotResolved(
                     "μ could not be certified: no proof between "
                     f"ε = {start:g} and {stop:g}"
@@ -221,13 +241,13 @@ class MuEnclosure(DeltaEnclosure):
             middle = (start + stop) / 2
             pending += [(start, middle), (middle, stop)]
 
-    def _suggest_knots(self, mu: float, end: float) -> list[float]:
+    def _suggest_knots(self, mu: float, end: float) -> list[float] | None:
         """Return ε's (knots) between which chords of δ should lie below δ_μ.
 
-        δ is the profile of the noise, δ_μ that of N(0, 1) against N(μ, 1), and a
+        δ is the profile of the noise, δ_μ the profile of N(0, 1) against N(μ, 1), and a
         chord is a straight line in u = e^ε between two points of δ. The knots are only
-        a suggestion, computed in floats; `_chord_is_below` proves the inequality. Where
-        δ is closer to δ_μ, or more curved, the knots are closer together.
+        a suggestion, computed in floats; `_is_proved_by_chord` proves the inequality.
+        Where δ is closer to δ_μ, or more curved, the knots are closer together.
 
         Parameters
         ----------
@@ -238,16 +258,18 @@ class MuEnclosure(DeltaEnclosure):
 
         Returns
         -------
-        list of float
-            Increasing ε's from 0 to `end`. If far too many would be needed, a list of
-            more than 2500 zeros.
+        list of float or None
+            Increasing ε's from 0 to `end`; None if far too many would be needed.
         """
         table = self.profile.loss_table
+
+        # log δ and log δ_μ on a grid of ε.
         last_knot = min(end, table.end)
         # The grid of the table, and an even one over the losses that are likely: few
         # exceed eight times the Rao distance, the standard deviation of a small loss.
         candidates = np.append(
-            table.grid(), np.linspace(0.0, 8 * self.profile.rao, 400)
+            table.grid(),
+            np.linspace(0.0, _LIKELY_DEVIATIONS * self.profile.rao, _LIKELY_POINTS),
         )
         grid = np.unique(np.minimum(candidates, last_knot))
         log_delta = table.log_delta(grid)
@@ -265,11 +287,11 @@ class MuEnclosure(DeltaEnclosure):
         if len(grid) < 3:  # too few points for a second derivative
             return [0.0, *grid[1:].tolist(), end]
 
-        intervals_before = _count_intervals(grid, log_delta, log_gdp)
+        # How many intervals are needed up to each ε of the grid.
+        intervals_before = _cumulative_interval_count(grid, log_delta, log_gdp)
         n_needed = intervals_before[-1]
-        if n_needed > 10 * _MOST_INTERVALS:
-            # These are too many; the caller looks at their number only.
-            return [0.0] * (10 * _MOST_INTERVALS)
+        if n_needed > _HOPELESS_FACTOR * _MOST_INTERVALS:
+            return None
 
         # A knot is an ε up to which a whole number of intervals is needed, roughly.
         positions = np.linspace(0.0, n_needed, math.ceil(n_needed) + 1)
@@ -278,13 +300,13 @@ class MuEnclosure(DeltaEnclosure):
 
     # ---- the tail on a hyperbolic space
 
-    def _find_tail_eps(self, mu: arb) -> float:
+    def _eps_of_tail_theorem(self, mu: arb) -> float:
         """Return an ε beyond which δ <= δ_μ follows from a theorem.
 
-        δ is the profile of Gaussian noise on a hyperbolic space, and δ_μ that of
+        δ is the profile of Gaussian noise on a hyperbolic space, and δ_μ the profile of
         N(0, 1) against N(μ, 1). With the scale s of the noise and the distance D
         of its centers, the result is (2rD + D²)/2s², where r is the first of the
-        numbers s/4, 1.125·s/4, 1.125²·s/4, … for which `_tail_is_below` holds.
+        numbers s/4, 1.125·s/4, 1.125²·s/4, … for which `_tail_theorem_applies` holds.
 
         Parameters
         ----------
@@ -301,9 +323,10 @@ class MuEnclosure(DeltaEnclosure):
         NotResolved
             If no radius up to 10⁶ suffices.
         """
+        # Enlarge the radius until the theorem applies.
         s, distance = self._parameters()
         r = float(s) / 4
-        while not self._tail_is_below(mu, arb(r)):
+        while not self._tail_theorem_applies(mu, arb(r)):
             r *= _RADIUS_FACTOR
             if r > _LARGEST_RADIUS:
                 raise NotResolved(
@@ -312,11 +335,11 @@ class MuEnclosure(DeltaEnclosure):
         eps = (2 * r * distance + distance * distance) / (2 * s * s)
         return math.nextafter(float(eps.upper()), math.inf)
 
-    def _tail_is_below(self, mu: arb, r: arb) -> bool:
+    def _tail_theorem_applies(self, mu: arb, r: arb) -> bool:
         """Return whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
 
         δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
-        d, with centers a distance D apart, and δ_μ that of N(0, 1) against
+        d, with centers a distance D apart, and δ_μ the profile of N(0, 1) against
         N(μ, 1). Let φ be the normal density, n = d − 1 and a = n/2. A bound on δ
         (`_log_delta_tail_bound`) is at most δ_μ from r on under two conditions
         (docs/theory/exact-profiles.md, Theorem P2, the tail with the angle):
@@ -328,6 +351,8 @@ class MuEnclosure(DeltaEnclosure):
 
         The result is also False if the bound on δ is not a number, which happens at
         radii at which the density of the distance from a center still increases.
+
+        Comparisons of balls are true only if they are certain, which this relies on.
 
         Parameters
         ----------
@@ -341,6 +366,7 @@ class MuEnclosure(DeltaEnclosure):
         bool
             False says only that there is no proof from this radius on.
         """
+        # The symbols of the theorem.
         s, D = self._parameters()
         n = self.d - 1
         a = arb(n) / 2
@@ -390,7 +416,11 @@ class MuEnclosure(DeltaEnclosure):
         n = self.d - 1
         a = arb(n) / 2
         q = D / (s * s)
+
+        # How fast the density falls, and the fraction of directions.
         slope = r / (s * s) - n * r.coth()
+
+        # log_angle contains the constant of the law of the angle, and the distances.
         log_constant = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
         log_angle = (
             log_constant
@@ -453,29 +483,34 @@ class MuEnclosure(DeltaEnclosure):
         mode of ρ. Only an interval around the mode is integrated, so that the integral
         is too small.
         """
+        # Integrate over an interval around the mode.
         law = self._law
-        start, end = self._find_density_support(depth=60.0)
-        start = max(start, 1e-3 * law.mode)  # log sinh(r) is infinite at r = 0
+        start, end = self._find_density_support(_MASS_DEPTH)
+        # log sinh(r) is infinite at r = 0.
+        start = max(start, _SMALLEST_RADIUS * law.mode)
         mass = enclose_integral(
             lambda radius, _: self._log_rho(radius).exp(),
             arb(start),
             arb(end),
-            tolerance=arb(law.width * 1e-12),
+            tolerance=arb(law.width * _MASS_TOLERANCE),
         )
         return mass.lower()
 
     # ---- one interval
 
-    def _chord_is_below(self, a: float, b: float, mu: arb) -> bool:
-        """Return whether δ <= δ_μ can be proved on the interval a <= ε <= b.
+    def _is_proved_by_chord(self, a: float, b: float, mu: arb) -> bool:
+        """Return whether δ <= δ_μ is proved on an interval [a, b] of ε by a chord of δ.
 
-        δ is the profile of the noise, and δ_μ that of N(0, 1) against N(μ, 1).
+        δ is the profile of the noise, and δ_μ the profile of N(0, 1) against N(μ, 1).
         There are two ways to prove it:
 
         - δ(a) < δ_μ(b) suffices, because both functions decrease.
         - As a function of u = e^ε, δ is convex and lies below its chord, the straight
           line between its values at a and b. The gap δ_μ − chord is convex in u too. On
-          24 pieces of the interval its tangents prove that it is positive.
+          24 shorter intervals its tangents prove that it is positive.
+
+        It must never return True without a proof; tests/privacy/test_certify_mu.py
+        contains a μ for which the inequality fails between the points.
 
         Parameters
         ----------
@@ -498,24 +533,29 @@ class MuEnclosure(DeltaEnclosure):
             if delta_a.upper() < gdp_delta_and_slope(mu, arb(b))[0]:
                 return True
 
-            # The gap δ_μ − chord and its slope, at the ends of 24 pieces.
+            # The gap δ_μ − chord and its slope, at the ends of 24 shorter intervals.
             u_a = arb(a).exp()
             u_b = arb(b).exp()
             chord_slope = (delta_b.upper() - delta_a.upper()) / (u_b - u_a)
-            ends = [u_a + (u_b - u_a) * i / _TANGENTS for i in range(_TANGENTS + 1)]
+            ends = [
+                u_a + (u_b - u_a) * i / _TANGENT_INTERVALS
+                for i in range(_TANGENT_INTERVALS + 1)
+            ]
             gaps = []
             for u in ends:
                 gdp_delta, gdp_slope = gdp_delta_and_slope(mu, u.log())
                 chord = delta_a.upper() + chord_slope * (u - u_a)
                 gaps.append(_Gap(gdp_delta - chord, gdp_slope - chord_slope))
 
+            # On each shorter interval the tangents at its ends bound the convex gap
+            # from below.
             return all(
                 _is_positive_between(gaps[i], gaps[i + 1], ends[i + 1] - ends[i])
-                for i in range(_TANGENTS)
+                for i in range(_TANGENT_INTERVALS)
             )
 
 
-def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
+def _cumulative_interval_count(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
     """Return about how many intervals a proof of δ <= δ_μ needs up to each ε of a grid.
 
     In each interval, δ is bounded by its chord, a straight line in u = e^ε. Over a step
@@ -534,12 +574,15 @@ def _count_intervals(grid: Array, log_delta: Array, log_gdp: Array) -> Array:
     array
         The counts, as increasing floats.
     """
-    slope = np.gradient(log_delta, grid)
     # u²δ″/δ, expressed by derivatives of log δ in ε.
+    slope = np.gradient(log_delta, grid)
     curvature = slope**2 + np.gradient(slope, grid) - slope
     curvature = np.maximum(curvature, _SMALLEST_CURVATURE)
+
+    # The step h at which the chord uses 60 % of the room.
     room = np.clip(log_gdp - log_delta, _SMALLEST_ROOM, _LARGEST_ROOM)
     steps = np.sqrt(8 * _USED_FRACTION * room / curvature)
+
     # The integral of 1/step over ε, by the trapezoidal rule.
     n_intervals = np.diff(grid) * (1 / steps[1:] + 1 / steps[:-1]) / 2
     return np.concatenate([[0.0], np.cumsum(n_intervals)])
@@ -592,9 +635,9 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
     Parameters
     ----------
     mu : arb
-        μ > 0.
+        The parameter μ > 0 of Gaussian DP, as a ball.
     eps : arb
-        ε >= 0.
+        The privacy parameter ε >= 0, as a ball.
 
     Returns
     -------
@@ -609,7 +652,7 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
 _BISECTIONS = 60
 
 
-def mu_lower(delta: arb, eps: float) -> float:
+def mu_lower_bound(delta: arb, eps: float) -> float:
     """Return a proved lower bound on the μ with δ_μ(ε) = δ, by bisection.
 
     δ_μ is the profile of N(0, 1) against N(μ, 1). It increases with μ.
@@ -619,7 +662,7 @@ def mu_lower(delta: arb, eps: float) -> float:
     delta : arb
         A ball around δ(ε).
     eps : float
-        ε >= 0.
+        The privacy parameter ε >= 0.
 
     Returns
     -------
@@ -628,6 +671,7 @@ def mu_lower(delta: arb, eps: float) -> float:
     """
     low = 0.0
     high = 1.0
+
     with precision(256):
         # Double μ until δ_μ(ε) < δ is no longer proved, then bisect.
         while gdp_delta_and_slope(arb(high), arb(eps))[0] < delta:

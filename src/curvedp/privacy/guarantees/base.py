@@ -4,9 +4,9 @@ and knows which parameters it implies in other definitions of privacy.
 
 Conversion, composition, calibration and ledgers use this interface only.
 
-A subclass defines `_delta` (or `_epsilon`, see `renyi.EpsilonFirst`), the fields that
-add up over releases, the bounds it implies in other definitions, and how it follows
-from another guarantee.
+A subclass defines `_delta` (or `_epsilon`, see `renyi.DefinedByEpsilon`), the fields
+that add up over releases, the bounds it implies in other definitions, and how it
+follows from another guarantee.
 """
 
 import dataclasses
@@ -25,6 +25,10 @@ from curvedp.privacy.curve import PrivacyCurve
 
 # The largest privacy loss that a composition considers; e^-10000 is 0 in floats.
 _LARGEST_LOSS = 1e4
+# Rounding errors of δ are far below this margin.
+_INFIMUM_MARGIN = 1 + 1e-9
+# The numbers of points of the two grids of `truncation_loss`.
+_TRUNCATION_GRIDS = (200, 50)
 _SMALLEST_LOSS = 1e-12  # the smallest end of the grid of losses in a composition
 
 
@@ -77,7 +81,7 @@ class Guarantee(PrivacyCurve):
 
     @property
     def guarantee(self) -> Self:
-        """The guarantee itself."""
+        """The object itself: a guarantee is its own guarantee, a profile is not."""
         return self
 
     # ---- for compositions and searches
@@ -108,14 +112,16 @@ class Guarantee(PrivacyCurve):
         float
             The ε, from 1e-12 to 10⁴.
         """
+        # Find the smallest δ that can be reached.
         low = _SMALLEST_LOSS
         high = _LARGEST_LOSS
         infimum = float(self.delta_upper_bound(np.array([high]))[0])
         # The margin makes rounding unable to hide that the infimum is reached.
-        reachable_delta = max(delta, infimum * (1 + 1e-9))
+        reachable_delta = max(delta, infimum * _INFIMUM_MARGIN)
+
         # The first grid spans 16 powers of ten, so that neighbors differ by a factor of
         # 1.2. The second one divides the cell that contains the result into 49.
-        for n_points in (200, 50):
+        for n_points in _TRUNCATION_GRIDS:
             eps = np.geomspace(low, high, n_points)
             is_small_enough = self.delta_upper_bound(eps) <= reachable_delta
             first_small_enough = int(np.argmax(is_small_enough))
@@ -129,7 +135,7 @@ class Guarantee(PrivacyCurve):
         Parameters
         ----------
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------
@@ -256,7 +262,7 @@ class Guarantee(PrivacyCurve):
         For example, `GDP(1.0).parameter_of(other)` is the μ that `other` implies. It is
         used to compare guarantees: `other` implies this guarantee exactly if
         self.parameter_of(other) <= self.parameter_of(self). If the definition has
-        several parameters, all but one are those of this guarantee: for (ε, δ)-DP the
+        several parameters, this guarantee gives all but one of them: for (ε, δ)-DP the
         result is the δ of `other` at the ε of this guarantee.
 
         Parameters
@@ -340,6 +346,8 @@ class Guarantee(PrivacyCurve):
         ):
             # The number is the power of the field, so the field is its root.
             fields[name] = round_root(number, power, up=up) if number > 0 else 0.0
+
+        # A parameter of 0 is refused by every class.
         if min(fields.values()) <= 0:
             return None
         return dataclasses.replace(like, **fields)
@@ -371,6 +379,8 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
             "a guarantee is read from a mapping with a 'type' key and its fields, not "
             f"from {_validate.shown(serialized)}"
         )
+
+    # Look up the class by its name.
     fields = dict(serialized)
     class_name = fields.pop("type", None)
     class_of_name = PrivacyCurve._registry
@@ -384,6 +394,8 @@ def guarantee_from_dict(serialized: Mapping[str, Any]) -> Guarantee:
             parameter="type",
             value=class_name,
         )
+
+    # Its constructor validates the fields.
     try:
         return guarantee_class.from_fields(fields).guarantee
     except TypeError as error:  # an unknown or missing field

@@ -1,5 +1,5 @@
 """Convert a guarantee from one definition of privacy to another, such as ε-DP to zCDP.
-Many formulas are those of randomized response, which reveals the most of all ε-DP
+Many formulas describe randomized response, which reveals the most of all ε-DP
 mechanisms: its δ, its trade-off curve and its divergences bound those of every other
 one (Kairouz, Oh and Viswanath 2015).
 
@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy
 
-from curvedp.numerics.directed_rounding import Array, round_fraction, round_up
+from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    NINETY_ROUNDINGS,
+    THIRTY_SIX_ROUNDINGS,
+    Array,
+    round_fraction,
+    round_up,
+)
 from curvedp.privacy.curve import PrivacyCurve
 from curvedp.privacy.guarantees.base import (
     Guarantee,
@@ -24,6 +31,8 @@ from curvedp.privacy.guarantees.base import (
 from curvedp.privacy.guarantees.rao import hellinger_from_affinity
 
 G = TypeVar("G", bound=Guarantee)
+
+_LARGEST_EXPONENT = 700  # e^709 is the largest float
 
 
 def convert(
@@ -90,7 +99,7 @@ def randomized_response_delta(eps0: float, eps: Array) -> Any:
     eps0 : float
         ε₀ > 0, the parameter of randomized response.
     eps : array
-        ε >= 0.
+        Values ε >= 0 of the privacy parameter.
 
     Returns
     -------
@@ -99,7 +108,7 @@ def randomized_response_delta(eps0: float, eps: Array) -> Any:
     """
     eps_minus_eps0 = np.minimum(eps - eps0, 0.0)
     delta = -np.expm1(eps_minus_eps0) * scipy.special.expit(eps0)
-    return np.where(delta > 0, np.minimum(round_up(delta, 1e-15), 1.0), 0.0)
+    return np.where(delta > 0, np.minimum(round_up(delta, NINE_ROUNDINGS), 1.0), 0.0)
 
 
 def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
@@ -126,17 +135,17 @@ def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
         rounding = 2.0**-49 * (1 + eps0 + np.abs(eps))  # a few units of 2^-53
         rounded_up = eps + rounding
-    delta_at_zero = round_up(math.tanh(eps0 / 2), 1e-15)
+    delta_at_zero = round_up(math.tanh(eps0 / 2), NINE_ROUNDINGS)
     return np.where(delta >= delta_at_zero, 0.0, np.clip(rounded_up, 0.0, eps0))
 
 
 def randomized_response_mu(eps: float) -> float:
     """Return the μ of Gaussian DP that ε-DP implies, rounded up.
 
-    It is that of randomized response, −2Φ⁻¹(1/(1 + e^ε)), with Φ the normal
-    distribution function. Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which is
-    accurate for tiny ε. From there on it is computed from log(1/(1 + e^ε)), which is
-    accurate for huge ε.
+    Randomized response has the μ −2Φ⁻¹(1/(1 + e^ε)), with Φ the normal distribution
+    function. Below ε = 1 it is computed as 2√2·erf⁻¹(tanh(ε/2)), which is accurate for
+    tiny ε. From there on it is computed from log(1/(1 + e^ε)), which is accurate for
+    huge ε.
 
     Parameters
     ----------
@@ -146,14 +155,14 @@ def randomized_response_mu(eps: float) -> float:
     Returns
     -------
     float
-        μ > 0.
+        The parameter μ > 0 of Gaussian DP.
     """
     if eps < 1:
         mu = 2 * math.sqrt(2) * scipy.special.erfinv(math.tanh(eps / 2))
     else:
         log_tail = -(eps + math.log1p(math.exp(-eps)))  # log(1/(1 + e^ε))
         mu = -2 * scipy.special.ndtri_exp(log_tail)  # the inverse of log Φ
-    return float(round_up(mu, 4e-15))
+    return float(round_up(mu, THIRTY_SIX_ROUNDINGS))
 
 
 def randomized_response_renyi(eps: Any, order: Any) -> Any:
@@ -189,7 +198,7 @@ def randomized_response_renyi(eps: Any, order: Any) -> Any:
             2 * np.sinh(order * eps / 2) * np.sinh(x / 2) / np.cosh(eps / 2)
         )
     log_moment = np.where(order * eps > 2, first_form, second_form)
-    divergence = round_up(log_moment / (order - 1), 1e-14)
+    divergence = round_up(log_moment / (order - 1), NINETY_ROUNDINGS)
     return divergence if np.ndim(divergence) else float(divergence)
 
 
@@ -202,7 +211,7 @@ def scaled_by_exp(eps: float, alpha: Array) -> Any:
     Parameters
     ----------
     eps : float
-        ε >= 0.
+        The privacy parameter ε >= 0.
     alpha : array
         Type I errors α from 0 to 1.
 
@@ -211,7 +220,7 @@ def scaled_by_exp(eps: float, alpha: Array) -> Any:
     array
         e^ε·α; or 1 for every α > 0 if ε >= 700.
     """
-    if eps < 700:  # e^709 is the largest float
+    if eps < _LARGEST_EXPONENT:
         return np.exp(eps) * alpha
     return np.where(alpha > 0, 1.0, 0.0)
 
@@ -252,11 +261,13 @@ def hellinger_angle(minus_log_affinity: float) -> float:
     Parameters
     ----------
     minus_log_affinity : float
-        x >= 0.
+        The number x >= 0.
 
     Returns
     -------
     float
         θ in [0, π].
     """
-    return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))
+    return float(
+        hellinger_from_affinity(round_up(minus_log_affinity, NINETY_ROUNDINGS))
+    )

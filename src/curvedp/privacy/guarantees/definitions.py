@@ -20,7 +20,12 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.numerics.directed_rounding import Array, round_up
+from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    THREE_ROUNDINGS,
+    Array,
+    round_up,
+)
 from curvedp.privacy.guarantees.base import Guarantee, conversion_impossible
 from curvedp.privacy.guarantees.conversions import (
     half_square,
@@ -34,7 +39,11 @@ from curvedp.privacy.guarantees.conversions import (
 )
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.guarantees.rao import rao_delta, rao_epsilon, rao_tradeoff
-from curvedp.privacy.guarantees.renyi import EpsilonFirst, renyi_epsilon, zcdp_epsilon
+from curvedp.privacy.guarantees.renyi import (
+    DefinedByEpsilon,
+    renyi_epsilon,
+    zcdp_epsilon,
+)
 
 _SMALLEST_FLOAT = 5e-324
 # The default of an argument that may be given under another name.
@@ -95,7 +104,7 @@ class PureDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         """Return the smallest type II error of a test, for each type I error.
 
-        It is that of randomized response: max(1 − e^ε·α, e^−ε·(1 − α)).
+        Randomized response has the smallest one: max(1 − e^ε·α, e^−ε·(1 − α)).
 
         Parameters
         ----------
@@ -139,7 +148,7 @@ class PureDP(Guarantee):
     def implied_renyi(self, order: float) -> float:
         """Return the largest Rényi divergence of all ε-DP mechanisms.
 
-        It is that of randomized response.
+        Randomized response attains it.
 
         Parameters
         ----------
@@ -153,7 +162,7 @@ class PureDP(Guarantee):
         """
         if order > 1:
             return float(randomized_response_renyi(self.eps, order))
-        return float(round_up(self.eps * math.tanh(self.eps / 2), 1e-15))
+        return float(round_up(self.eps * math.tanh(self.eps / 2), NINE_ROUNDINGS))
 
     @classmethod
     def implied_parameter(cls, other: Guarantee) -> float:
@@ -201,7 +210,17 @@ class ApproxDP(Guarantee):
         delta0: float = _MISSING,
         adjacency: str = "replace-one",
     ) -> None:
-        """Store ε₀ and δ₀, given under either of their names, and validate them."""
+        """Store ε₀ and δ₀, given under either of their names, and validate them.
+
+        Parameters
+        ----------
+        epsilon, eps : float
+            ε₀, under exactly one of the two names.
+        delta, delta0 : float
+            δ₀, under exactly one of the two names.
+        adjacency : str
+            What neighboring data sets differ in: 'replace-one' or 'add-remove'.
+        """
         object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
         object.__setattr__(
             self, "delta0", _resolve_alias("delta", delta, "delta0", delta0)
@@ -212,13 +231,13 @@ class ApproxDP(Guarantee):
     def _delta(self, eps: Array) -> Any:
         """Return δ(ε) of the worst (ε₀, δ₀)-DP mechanism, rounded up.
 
-        It is δ₀ + (1 − δ₀)·δ′(ε), where δ′ is that of randomized response with ε₀
-        (Kairouz, Oh and Viswanath 2015).
+        It is δ₀ + (1 − δ₀)·δ′(ε), where δ′ is the profile of randomized response with
+        ε₀ (Kairouz, Oh and Viswanath 2015).
 
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -226,7 +245,7 @@ class ApproxDP(Guarantee):
             δ(ε) in [δ₀, 1].
         """
         extra = (1 - self.delta0) * randomized_response_delta(self.eps, eps)
-        total = np.minimum(round_up(self.delta0 + extra, 4e-16), 1.0)
+        total = np.minimum(round_up(self.delta0 + extra, THREE_ROUNDINGS), 1.0)
         return np.where(extra > 0, total, self.delta0)
 
     def _epsilon(self, delta: Array) -> Any:
@@ -245,7 +264,9 @@ class ApproxDP(Guarantee):
             ε in [0, ε₀], or infinity.
         """
         conditional_delta = np.maximum(delta - self.delta0, 0.0) / (1 - self.delta0)
-        eps = randomized_response_epsilon(self.eps, conditional_delta * (1 - 1e-15))
+        eps = randomized_response_epsilon(
+            self.eps, conditional_delta * (1 - NINE_ROUNDINGS)
+        )
         return np.where(delta >= self.delta0, eps, np.inf)
 
     def _tradeoff(self, alpha: Array) -> Any:
@@ -295,7 +316,7 @@ class ApproxDP(Guarantee):
         eps, delta : float or None
             Exactly one of them must be given.
         order : None
-            Not used.
+            Not used: this definition has no order. Other definitions need it.
 
         Returns
         -------
@@ -338,7 +359,7 @@ class ApproxDP(Guarantee):
 
 
 @dataclass(frozen=True, repr=False)
-class ZCDP(EpsilonFirst, Guarantee):
+class ZCDP(DefinedByEpsilon, Guarantee):
     """ρ-zero-concentrated DP: D_α <= ρα for all α > 1 (Bun and Steinke 2016).
 
     D_α is the Rényi divergence of order α. `delta` is the best over all orders of the
@@ -391,7 +412,7 @@ class ZCDP(EpsilonFirst, Guarantee):
 
 
 @dataclass(frozen=True, repr=False, init=False)
-class RenyiDP(EpsilonFirst, Guarantee):
+class RenyiDP(DefinedByEpsilon, Guarantee):
     """(α, ε)-Rényi DP: D_α <= ε at one order α > 1 (Mironov 2017).
 
     D_α is the Rényi divergence of order α. `delta` is the exact largest δ that the
@@ -469,7 +490,7 @@ class RenyiDP(EpsilonFirst, Guarantee):
         other : Guarantee
             The guarantee that is known.
         eps, delta : None
-            Not used.
+            Not used: this definition has an order instead. Other definitions need them.
         order : float
             The order α > 1; required.
 
@@ -574,7 +595,7 @@ class RaoDP(Guarantee):
         densities, which composes as cos(θ/2) = ∏cos(θᵢ/2). A parametric θ bounds the
         Hellinger angle.
     adjacency : str
-        What neighboring data sets differ in.
+        The kind of neighboring data sets: 'replace-one' or 'add-remove'.
 
     Examples
     --------

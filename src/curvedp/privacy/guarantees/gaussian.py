@@ -23,6 +23,7 @@ import numpy as np
 import scipy
 
 from curvedp.numerics.directed_rounding import (
+    THIRTY_SIX_ROUNDINGS,
     Array,
     bisect_floats,
     round_down,
@@ -128,6 +129,9 @@ def _factor_delta(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
       ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds (`use_integral`).
     - If δ is near 1, e = e′ = 0 and f = Φ(−a) − φ(a)·R(a + μ) (`is_near_one`).
 
+    The relative error must stay below `RELATIVE_ERROR`; tests/privacy/test_gaussian.py
+    compares with 60-digit arithmetic.
+
     Parameters
     ----------
     mu, eps : array
@@ -146,18 +150,22 @@ def _factor_delta(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
         # integral.
         root = np.sqrt(a * a + _TWICE_NEGLIGIBLE)
         upper_limit = np.where(a < 0, -a + root, _TWICE_NEGLIGIBLE / (a + root))
+
+        # Use the integral where the difference would lose digits.
         use_integral = mu * upper_limit <= _LARGEST_MU_FOR_INTEGRAL
         integral = np.zeros_like(upper_limit)
         integral[use_integral] = _mills_integral(
             mu[use_integral], a[use_integral], upper_limit[use_integral]
         )
 
+        # The difference of two Mills' ratios, and δ itself where it is near 1.
         ratio_at_a = _mills_ratio(np.maximum(a, 0.0))
         ratio_at_a_plus_mu = _mills_ratio(a_plus_mu)
         difference = ratio_at_a - ratio_at_a_plus_mu
         is_near_one = ~use_integral & (a < 0)
         delta = scipy.special.ndtr(-a) - np.exp(log_phi) * ratio_at_a_plus_mu
 
+    # Choose among the three cases.
     factor = np.where(is_near_one, delta, difference)
     factor = np.where(use_integral, integral, factor)
     exponent = np.where(is_near_one, 0.0, log_phi)
@@ -198,6 +206,7 @@ def _log_normal_density(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     a, a_low = two_sum(a, a_low)
     a_square, a_square_low = two_prod(a, a)
 
+    # Plain floats where a square would overflow; δ is 0 or 1 there up to rounding.
     is_huge = (mu > _HUGE) | (eps > _HUGE) | (np.abs(a) > _HUGE) | (mu < 1 / _HUGE)
     a = np.where(is_huge, np.minimum(eps / mu - mu / 2, 1e300), a)
     a_low = np.where(is_huge, 0.0, a_low)
@@ -236,6 +245,7 @@ def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
     array
         The integrals, of the shape of `mu`.
     """
+    # The integral over [0, upper_limit] is upper_limit times a mean over nodes.
     mean_integrand = np.empty_like(upper_limit)
     for start in range(0, len(upper_limit), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -268,8 +278,11 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     """
     quantile = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
-        lowered_argument = -quantile - mu - 2.0**-50 * (np.abs(quantile) + mu)
-    beta = np.maximum(round_down(scipy.special.ndtr(lowered_argument), 4e-15), 0.0)
+        rounding = 2.0**-50 * (np.abs(quantile) + mu)  # eight units of 2^-53
+        lowered_argument = -quantile - mu - rounding
+    beta = np.maximum(
+        round_down(scipy.special.ndtr(lowered_argument), THIRTY_SIX_ROUNDINGS), 0.0
+    )
     beta = np.where(np.asarray(alpha) > 0, beta, 1.0)  # Φ⁻¹(0) is infinite
     return beta if np.ndim(beta) else float(beta)
 
@@ -290,7 +303,7 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
     Parameters
     ----------
     eps : float or array
-        ε >= 0.
+        Values ε >= 0 of the privacy parameter.
     log_delta : float or array
         log δ < 0; it broadcasts with `eps`.
 
@@ -302,13 +315,14 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
     z = scipy.special.ndtri_exp(log_delta)
     root = np.sqrt(z * z + 2 * eps)
     # The tiny summand only prevents 0/0, for ε = 0 and z = 0.
-    for_negative_z = 2 * eps / (root - np.minimum(z, 0.0) + _TINY)
-    mu = np.where(z < 0, for_negative_z, z + root)
+    mu_if_z_is_negative = 2 * eps / (root - np.minimum(z, 0.0) + _TINY)
+    mu = np.where(z < 0, mu_if_z_is_negative, z + root)
     with np.errstate(under="ignore"):
         return np.maximum(mu, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
 
-# Doublings of an upper bound on μ, at most: from 1 on they pass the largest float.
+# The largest number of doublings of an upper bound on μ. From 1 on, so many lead beyond
+# the largest float.
 _MOST_DOUBLINGS = 1100
 
 
@@ -319,10 +333,12 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     N(μ, 1). It is found by bisection. A mechanism that has this δ at ε cannot satisfy a
     smaller μ.
 
+    The comparison must be on the safe side: μ may be too large, never too small.
+
     Parameters
     ----------
     eps : float or array
-        ε >= 0.
+        Values ε >= 0 of the privacy parameter.
     delta : float or array
         δ in [0, 1); it broadcasts with `eps`.
 
@@ -345,9 +361,9 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # difference for z < 0, 2ε/(√(z² + 2ε) − z).
     z = scipy.special.ndtri(target)
     root = np.sqrt(z * z + 2 * eps)
-    for_negative_z = 2 * eps / np.where(z < 0, root - z, 1.0)
+    mu_if_z_is_negative = 2 * eps / np.where(z < 0, root - z, 1.0)
     # The margin 1e-12 is far above the rounding errors of Φ⁻¹ and of the root.
-    low = np.where(z < 0, for_negative_z, z + root) * (1 - 1e-12)
+    low = np.where(z < 0, mu_if_z_is_negative, z + root) * (1 - 1e-12)
 
     # An upper bound is found by doubling. Near ε = 0, where the lower bound is 0, it
     # starts at 4δ: there δ_μ is about μ/√(2π), hence μ about 2.5·δ.
@@ -366,6 +382,8 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # The smallest float μ that is certainly large enough.
     mu = bisect_floats(is_large_enough, low, high)
     has_solution = gdp_log_delta(high, eps) >= log_target
+
+    # δ = 0 needs μ = 0, and a δ that is too close to 1 an infinite μ.
     mu = np.where(has_solution, mu, np.inf)
     mu = np.where(is_positive, mu, 0.0)
     return mu if mu.ndim else float(mu)

@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.numerics.directed_rounding import round_down, round_up
+from curvedp.numerics.directed_rounding import (
+    EIGHTEEN_ROUNDINGS,
+    NINE_ROUNDINGS,
+    NINETY_ROUNDINGS,
+    THREE_ROUNDINGS,
+    round_down,
+    round_up,
+)
 
 # The affinity is ∫√(pq); if −log of it exceeds this number, θ is π in floats.
 _LARGEST_MINUS_LOG_AFFINITY = 1e3
@@ -26,8 +33,8 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
     """Return the Hellinger angle θ = 2·arccos∫√(pq) from x = −log∫√(pq), rounded up.
 
     p and q are the output densities on two neighboring data sets, and ∫√(pq) is their
-    affinity. The angle is computed from sin(θ/2) = √(1 − e^{−2x}) and cos(θ/2) = e^{−x},
-    which is accurate for tiny and for huge x.
+    affinity. The angle is computed from sin(θ/2) = √(1 − e^{−2x}) and
+    cos(θ/2) = e^{−x}, which is accurate for tiny and for huge x.
 
     Parameters
     ----------
@@ -43,7 +50,7 @@ def hellinger_from_affinity(minus_log_affinity: Any) -> Any:
         np.asarray(minus_log_affinity, np.float64), _LARGEST_MINUS_LOG_AFFINITY
     )
     theta = 2 * np.arctan2(np.sqrt(-np.expm1(-2 * x)), np.exp(-x))
-    theta = np.minimum(round_up(theta, 1e-15), np.pi)
+    theta = np.minimum(round_up(theta, NINE_ROUNDINGS), np.pi)
     return theta if theta.ndim else float(theta)
 
 
@@ -52,9 +59,9 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
 
     If release i has the angle θᵢ and occurs countᵢ times, the angle θ of all of them
     has cos(θ/2) = ∏ cos(θᵢ/2)^countᵢ, whether or not later releases depend on earlier
-    ones (docs/theory/rao.md, Theorem R1). It is computed through
-    −log cos x = −½·log(1 − sin² x), which keeps all digits of small angles. If one
-    angle is π, so is that of the composition.
+    ones (docs/theory/rao.md, Theorem R1). It is computed through −log cos x = −½·log(1
+    − sin² x), which keeps all digits of small angles. If one angle is π, the
+    composition has the angle π too.
 
     Parameters
     ----------
@@ -68,14 +75,19 @@ def hellinger_compose(thetas: Any, counts: Any = 1) -> float:
     float
         θ in [0, π].
     """
+    # Add up −count·log cos(θ/2).
     half_angles = np.minimum(np.asarray(thetas, np.float64), np.pi) / 2
     squared_sines = np.minimum(np.sin(half_angles), 1.0) ** 2
     with np.errstate(divide="ignore"):
         minus_log_cosines = -0.5 * np.asarray(counts) * np.log1p(-squared_sines)
         minus_log_affinity = float(np.sum(minus_log_cosines))
+
+    # An angle of π stays π.
     if np.any(half_angles >= np.pi / 2):
         return float(np.pi)
-    return float(hellinger_from_affinity(round_up(minus_log_affinity, 1e-14)))
+    return float(
+        hellinger_from_affinity(round_up(minus_log_affinity, NINETY_ROUNDINGS))
+    )
 
 
 def rao_delta(theta: Any, eps: Any) -> Any:
@@ -104,13 +116,16 @@ def rao_delta(theta: Any, eps: Any) -> Any:
     theta = np.asarray(theta, np.float64)
     eps = np.asarray(eps, np.float64)
 
+    # s, which is exactly 1 at θ = π.
     sine = np.maximum(np.sin(np.minimum(theta, np.pi) / 2), _SMALLEST_FLOAT)
     sine = np.where(theta >= np.pi, 1.0, sine)
+
+    # δ, after numerator and denominator were divided by γ.
     one_minus_inverse_gamma = -np.expm1(-eps)
     root = np.hypot(one_minus_inverse_gamma, 2 * np.exp(-eps / 2) * sine)
     delta = sine * (2 * sine / (one_minus_inverse_gamma + root))
 
-    delta = np.minimum(round_up(delta, 2e-15), 1.0)
+    delta = np.minimum(round_up(delta, EIGHTEEN_ROUNDINGS), 1.0)
     return delta if delta.ndim else float(delta)
 
 
@@ -136,11 +151,16 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
     theta = np.asarray(theta, np.float64)
     delta = np.asarray(delta, np.float64)
 
+    # s², rounded up, because ε increases with it.
     sine = np.sin(np.minimum(theta, np.pi) / 2)
-    squared_sine = np.where(theta >= np.pi, 1.0, round_up(sine * sine, 1e-15))
+    squared_sine = np.where(theta >= np.pi, 1.0, round_up(sine * sine, NINE_ROUNDINGS))
+
+    # ε = log(1 + (γ − 1)), raised by the rounding of the quotient.
     with np.errstate(divide="ignore", invalid="ignore"):
         eps = np.log1p((squared_sine - delta * delta) / (delta - squared_sine))
-        eps = round_up(eps, 1e-15) + 4e-16 * delta / (delta - squared_sine)
+        eps = round_up(eps, NINE_ROUNDINGS) + THREE_ROUNDINGS * delta / (
+            delta - squared_sine
+        )
 
     eps = np.where(squared_sine > delta * delta, eps, 0.0)
     eps = np.where(delta > squared_sine, eps, np.inf)
@@ -150,10 +170,10 @@ def rao_epsilon(theta: Any, delta: Any) -> Any:
 def rao_tradeoff(theta: Any, alpha: Any) -> Any:
     """Return the smallest type II error that a Hellinger angle θ allows; rounded down.
 
-    The errors are those of a test that tells two output distributions at the angle θ
-    apart. At the type I error α, the type II error is at least cos²(arcsin√α + θ/2), or
-    0 if the argument of the cosine exceeds π/2. arcsin√α is computed as an arctangent,
-    which is accurate near α = 1.
+    A test tells two output distributions at the angle θ apart and makes these errors.
+    At the type I error α, the type II error is at least cos²(arcsin√α + θ/2), or 0 if
+    the argument of the cosine exceeds π/2. arcsin√α is computed as an arctangent, which
+    is accurate near α = 1.
 
     Parameters
     ----------
@@ -170,9 +190,10 @@ def rao_tradeoff(theta: Any, alpha: Any) -> Any:
     theta = np.asarray(theta, np.float64)
     alpha = np.asarray(alpha, np.float64)
 
+    # The angle α′ with sin² α′ = α. The sum is raised by eight units of 2^-53.
     alpha_angle = np.arctan2(np.sqrt(alpha), np.sqrt(1 - alpha))
     angle = (alpha_angle + theta / 2) * (1 + 2.0**-50)
     squared_cosine = np.cos(np.minimum(angle, np.pi / 2)) ** 2
-    beta = np.maximum(round_down(squared_cosine, 1e-15), 0.0)
+    beta = np.maximum(round_down(squared_cosine, NINE_ROUNDINGS), 0.0)
     beta = np.where(angle < np.pi / 2, beta, 0.0)
     return beta if np.ndim(beta) else float(beta)

@@ -25,7 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round_up
+from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    Array,
+    bracket_sign_change,
+    round_up,
+)
 
 # The search for the best order and touching point u uses a grid with this many points
 # along each axis, in this many rounds. Each round shrinks the grid fourfold, to two
@@ -51,6 +56,17 @@ _SMALLEST_FLOAT = 5e-324
 _LARGEST_BELOW_ONE = 1 - 2.0**-53  # the largest float below 1
 # e^ε is computed for ε up to this number; the largest float is e^709.8.
 _LARGEST_EXPONENT = 700.0
+# The δ whose ε(δ) bound a trade-off curve from below. Small δ's give the ends of the
+# curve, where it is steep or flat, and the others its middle. Any choice is valid: more
+# points only make the bound tighter.
+_TRADEOFF_DELTAS = np.concatenate(
+    [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]
+)
+# The δ between which δ(ε) is replaced by chords: a grid that is denser toward 0. Again
+# any choice is valid that ends with 1, because δ is convex in e^ε.
+_CHORD_DELTAS = np.concatenate(
+    [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]
+)
 
 
 class _GridRange(NamedTuple):
@@ -124,7 +140,7 @@ def zcdp_epsilon(rho: float, delta: Any) -> Any:
     Parameters
     ----------
     rho : float
-        ρ > 0.
+        The parameter ρ > 0 of zCDP.
     delta : float or array
         δ in (0, 1).
 
@@ -194,11 +210,13 @@ def _large_order_epsilon(divergence: Any, delta: Array) -> Array:
     Returns
     -------
     array
-        ε >= 0.
+        The values of ε, which are >= 0.
     """
     log_one_minus_delta = np.log1p(-delta)
+    # Four times the unit roundoff 2^-53 of the sizes of all terms: the two terms of the
+    # result may nearly cancel.
     rounding_error = 2.0**-51 * (divergence - log_one_minus_delta + 1)
-    eps = round_up(divergence + log_one_minus_delta, 1e-15) + rounding_error
+    eps = round_up(divergence + log_one_minus_delta, NINE_ROUNDINGS) + rounding_error
     return np.asarray(np.maximum(eps, 0.0))
 
 
@@ -211,6 +229,8 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
     u, on a grid in log(α − 1) and log(1 − u). The grid is shrunk around its best point
     eight times. Every grid point gives a valid ε, so that it is harmless to miss the
     best one.
+
+    A coarser grid makes ε larger, never wrong.
 
     Parameters
     ----------
@@ -258,6 +278,7 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
             w_range = _GridRange(first_log_w, w_range.high)
         log_w = w_range.points(_N_POINTS)
 
+        # The smallest log γ so far: every grid point gives a valid one.
         log_gamma = _log_gamma(alpha, renyi_bound, log_w, delta)
         smallest_of_grid = np.min(log_gamma, axis=(-2, -1), keepdims=True)
         smallest_log_gamma = np.minimum(smallest_log_gamma, smallest_of_grid)
@@ -302,6 +323,9 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
     keeps its digits. Rounding must not make γ too small: λ is lowered and log γ raised
     by bounds on the rounding errors.
 
+    Every change must keep γ from being too small: a smaller γ would overstate privacy.
+    tests/privacy/test_renyi.py compares with high-precision arithmetic.
+
     Parameters
     ----------
     alpha : array
@@ -324,13 +348,13 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
         w = np.exp(np.minimum(log_w, -1e-300))
         log_u = np.where(log_w < 0, np.log1p(-w), -np.inf)
 
-        # log C(u), and from it log(1/(λα)).
+        # log C(u), and from it log(1/(λα)) and the maximizer x*.
         log_c = np.logaddexp(_log_h_at_one(alpha, log_u), _log_expm1(a * renyi_bound))
         log_inverse_lambda = log_c - np.log(delta)
         log_inverse_lambda_alpha = (
             log_inverse_lambda - np.log(alpha) + _LOG_LAMBDA_MARGIN
         )
-        log_x = _compute_log_maximizer(a, log_u, log_inverse_lambda_alpha)
+        log_x = _log_maximizer(a, log_u, log_inverse_lambda_alpha)
 
         # The three differences of the formula above, without cancellation.
         log_t = np.where(np.isinf(log_u), -np.inf, log_u - log_x)
@@ -360,12 +384,12 @@ def _log_expm1(x: Any) -> Any:
     array
         log(e^x − 1); −infinity at 0.
     """
-    for_large = x + np.log1p(-np.exp(-np.maximum(x, 1.0)))
-    for_small = np.log(np.expm1(np.minimum(x, 1.0)))
-    return np.where(x > 1, for_large, for_small)
+    if_large = x + np.log1p(-np.exp(-np.maximum(x, 1.0)))
+    if_small = np.log(np.expm1(np.minimum(x, 1.0)))
+    return np.where(x > 1, if_large, if_small)
 
 
-def _compute_log_maximizer(
+def _log_maximizer(
     order_minus_one: Any, log_u: Any, log_inverse_lambda_alpha: Any
 ) -> Any:
     """Return log x*, where x* maximizes x − λ·h_u(x).
@@ -393,6 +417,8 @@ def _compute_log_maximizer(
     """
     log_u_power = order_minus_one * log_u  # log u^{α−1}
     sum_is_near_one = (log_u_power > -0.5) & (log_inverse_lambda_alpha < -0.5)
+
+    # For orders near 1, compute the terms of size α − 1 by themselves.
     small_term = np.exp(np.minimum(log_inverse_lambda_alpha, 0.0))
     log_sum_near_one = np.log1p(np.expm1(log_u_power) + small_term)
     log_sum = np.logaddexp(log_u_power, log_inverse_lambda_alpha)
@@ -426,11 +452,13 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     """
     order_minus_one = alpha - 1
     y = -log_u
-    # (1 − u^{α−1}) − (α−1)·u^{α−1}·(1 − u), the same number as h_u(1).
+
+    # Far from u = 1: (1 − u^{α−1}) − (α−1)·u^{α−1}·(1 − u), the same number as h_u(1).
     direct = -np.expm1(-order_minus_one * y) - order_minus_one * np.exp(
         -order_minus_one * y
     ) * -np.expm1(-y)
 
+    # Near u = 1: the series.
     use_series = alpha * y < 0.5
     z = np.where(use_series, alpha * y, 0.0)
     # α^{1−n} − 1 for each power n; Horner's rule then sums from the highest power down.
@@ -448,7 +476,7 @@ def _log_h_at_one(alpha: Any, log_u: Any) -> Any:
     return np.log(np.where(use_series, by_series, direct))
 
 
-class EpsilonFirst:
+class DefinedByEpsilon:
     """A definition of privacy that computes ε(δ) directly, and δ(ε) by inverting it.
 
     A class derives from this one and from `Guarantee`, and defines `_epsilon`, the
@@ -482,6 +510,7 @@ class EpsilonFirst:
             )
             return np.nextafter(eps, np.inf) - self._epsilon(delta)
 
+        # The sign changes at the wanted δ, which is at least the smallest float.
         largest = np.full_like(eps, _LARGEST_MINUS_LOG_DELTA)
         minus_log_delta, _ = bracket_sign_change(
             eps_minus_needed_eps, np.zeros_like(eps), largest
@@ -503,7 +532,7 @@ class EpsilonFirst:
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -525,7 +554,7 @@ class EpsilonFirst:
         weight = np.clip(np.where(np.isnan(weight), 0.0, weight), 0.0, 1.0)
 
         chord = known_delta[left] * (1 - weight) + known_delta[right] * weight
-        return np.asarray(np.minimum(round_up(chord, 1e-15), 1.0))
+        return np.asarray(np.minimum(round_up(chord, NINE_ROUNDINGS), 1.0))
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
         """Return many δ and their ε(δ), from which the trade-off curve is bounded.
@@ -538,25 +567,24 @@ class EpsilonFirst:
         eps, delta : array
             About 300 pairs.
         """
-        # Small δ's give the ends of the curve, where it is steep or flat, and the others
-        # its middle. Any choice is valid: more points only make the bound tighter.
-        delta = np.concatenate(
-            [np.geomspace(1e-12, 0.05, 100), np.linspace(0.05, 0.999, 200)]
-        )
-        eps = np.asarray(self._epsilon(delta), np.float64)
+        eps = np.asarray(self._epsilon(_TRADEOFF_DELTAS), np.float64)
+
+        # Leave out those that would overflow, and add (0, 1).
         is_usable = eps < _LARGEST_EXPONENT
-        return np.append(eps[is_usable], 0.0), np.append(delta[is_usable], 1.0)
+        return np.append(eps[is_usable], 0.0), np.append(
+            _TRADEOFF_DELTAS[is_usable], 1.0
+        )
 
 
 @lru_cache(maxsize=32)
-def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
+def _chord_points(guarantee: DefinedByEpsilon) -> tuple[Array, Array]:
     """Return about 1900 points (ε, δ) with ε = ε(δ), for interpolation between them.
 
     ε increases from 0. The points are cached for each guarantee.
 
     Parameters
     ----------
-    guarantee : EpsilonFirst
+    guarantee : DefinedByEpsilon
         A guarantee that states ε as a function of δ.
 
     Returns
@@ -564,9 +592,7 @@ def _chord_points(guarantee: EpsilonFirst) -> tuple[Array, Array]:
     eps, delta : array
         The coordinates of the points.
     """
-    delta = np.concatenate(
-        [np.geomspace(1e-45, 1e-3, 700), np.linspace(1e-3, 1 - 1e-6, 1200)[1:], [1.0]]
-    )
+    delta = _CHORD_DELTAS
     eps = np.append(guarantee._epsilon(delta[:-1]), 0.0)
 
     # ε(δ) decreases, and may be 0 at many of the last points. Only one of them is kept.

@@ -3,10 +3,10 @@ noise is centered at one of two points, D apart. Even very far out, an output sh
 its direction which of the two centers is nearer.
 
 Theorem (docs/theory/hyperbolic-floor.md, Theorem P3). As the scale grows, the loss of
-every isotropic law on the hyperbolic space of dimension d tends to
-L = (d−1)·log(cosh D − sinh D·cos φ), with φ the angle between a uniformly random
-direction and that of the second center. This is the loss between the two harmonic
-measures on the boundary.
+every isotropic law on the hyperbolic space of dimension d tends to L = (d−1)·log(cosh D
+− sinh D·cos φ), with φ the angle between a uniformly random direction and the direction
+of the second center. This is the loss between the two harmonic measures on the
+boundary.
 """
 
 import math
@@ -46,7 +46,10 @@ class LimitingLoss(PrivacyLossLaw):
 
     @property
     def max_loss(self) -> float:
-        """The largest loss (d−1)·D, which is attained in the direction φ = π."""
+        """The largest loss (d−1)·D, with the dimension d and the distance D of centers.
+
+        It is attained in the direction φ = π, away from the second center.
+        """
         return (self.d - 1) * self.distance
 
     @property
@@ -62,9 +65,9 @@ class LimitingLoss(PrivacyLossLaw):
         """Return log P₁(L > t) and log P₁(L <= t) at losses 0 <= t < max_loss.
 
         L is the privacy loss, d the dimension, D the distance of the two centers, and φ
-        the angle between a uniformly random direction and that of the second center.
-        Then L = (d−1)·log(e^D − 2·sinh D·cos²(φ/2)), and cos²(φ/2) ~ Beta(a, a) with
-        a = (d−1)/2. So L > t exactly if cos²(φ/2) < x, where λ = t/(d−1) and
+        the angle between a uniformly random direction and the direction of the second
+        center. Then L = (d−1)·log(e^D − 2·sinh D·cos²(φ/2)), and cos²(φ/2) ~ Beta(a, a)
+        with a = (d−1)/2. So L > t exactly if cos²(φ/2) < x, where λ = t/(d−1) and
 
             x     = (e^D − e^λ)/(2·sinh D) = (e^{λ−D} − 1)/(e^{−2D} − 1),
             1 − x = e^{λ−D}·(e^{−λ−D} − 1)/(e^{−2D} − 1).

@@ -99,22 +99,26 @@ class PrivacyLossLaw:
         is ∫_ε^∞ e^{ε−t}·P₁(L > t) dt. The estimate is not rounded up: use it to start a
         search, not to claim privacy.
 
-        The integral is cut off where its integrand is negligible. There are three
-        bounds on its length: the largest loss; a length of 44, since e^{ε−t} is
-        negligible beyond; and a length for losses that are about normal. With s the
-        standard deviation of L, the density of N(s²/2, s²) falls by the factor e^-44
-        between ε and ε + h, where (h + ε − s²/2)² − (ε − s²/2)² = 88·s².
+        The integral is cut off where its integrand is negligible. Its length is the
+        smallest of three bounds:
+
+        - The losses end at the largest one, `max_loss`.
+        - From t = ε + 44 on, e^{ε−t} is negligible (`NEGLIGIBLE`).
+        - If L is about normal with the standard deviation s, its law is N(s²/2, s²).
+          That density falls by the factor e^-44 between ε and ε + h, where h is the
+          solution of (h + ε − s²/2)² − (ε − s²/2)² = 88·s² (`length_for_normal_loss`).
 
         Parameters
         ----------
         eps : float
-            ε >= 0.
+            The privacy parameter ε >= 0.
 
         Returns
         -------
         float
             An approximation of δ(ε); 0 from the largest loss on.
         """
+        # The three bounds on the length of the integral.
         distance_past_mean = eps - self.loss_scale**2 / 2
         root = math.sqrt(
             distance_past_mean * distance_past_mean
@@ -125,6 +129,7 @@ class PrivacyLossLaw:
         if length <= 0:
             return 0.0
 
+        # Gauss–Legendre quadrature of e^{ε−t}·P₁(L > t) from ε to ε + length.
         t = eps + length * UNIT_NODES
         log_upper, _ = self.log_tails(t)
         log_terms = log_upper + eps - t + UNIT_LOG_WEIGHTS

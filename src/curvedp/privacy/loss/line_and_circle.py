@@ -96,7 +96,7 @@ class CircleGaussianLoss(PrivacyLossLaw):
             y_a = (D² − 2s²t)/(2D)      and      r_b = ((2π−D)² − 2s²t)/(2(2π−D)).
 
         Under P₁, y is normal with the scale s, truncated to [−π, π]. Each tail is the
-        normal probability of its arcs, divided by that of [−π, π].
+        normal probability of its arcs, divided by the probability of [−π, π].
 
         Parameters
         ----------
@@ -108,8 +108,9 @@ class CircleGaussianLoss(PrivacyLossLaw):
         log_upper, log_lower : array
             The logarithms of the two probabilities, which add up to 1.
         """
+        # The ends of the arc on which L > t.
         s, D = self.s, self.distance
-        far_distance = 2 * math.pi - D
+        far_distance = 2 * math.pi - D  # from η₁ to η₂, the long way around
         y_a = (D * D - 2 * s * s * t) / (2 * D)
         r_b = (far_distance * far_distance - 2 * s * s * t) / (2 * far_distance)
         antipode = np.full_like(t, math.pi)  # of η₁, where the circle is cut open
@@ -259,6 +260,7 @@ def _log_normal_between(a: Array, b: Array) -> Array:
     array
         One logarithm for each interval; −infinity for an empty one.
     """
+    # Reflect intervals in the right tail, where Φ is close to 1, to the left.
     is_right = a + b > 0
     a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)
     width = np.maximum(b - a, 0.0)

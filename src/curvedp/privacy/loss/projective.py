@@ -1,7 +1,7 @@
 """How much a noisy point of a projective space (a space of lines) can reveal. The noise
 is centered at η₁ for one data set and at η₂ for a neighboring one. The privacy loss L
-is the log ratio of the two output densities at a random output. A point has two lifts
-to the sphere above.
+is the log ratio of the two output densities at a random output. A point is a line
+through 0 and meets the unit sphere in two opposite points, its lifts.
 
 `ProjectiveLoss` computes P(L > t) and P(L <= t) by an integral over the distance r of
 the output from η₁.
@@ -21,8 +21,8 @@ This is an interval of the real w, for which (1+w)/2 ~ Beta(a, a), or a disc of 
 complex w, with the density (n−1)/π·(1−|w|²)^{n−2} on ℂPⁿ. One radial integral of its
 probability remains. On the sphere above the projective space, η₂ has two lifts. The
 interval ends where one of them is at the distance b. In the coordinate (1+w)/2, its
-right end is x = (1 + R − c)/2 for the near lift, and its left end x₂ = (1 − R − c)/2
-for the far one. A disc has its center at −c and meets the real axis at these ends.
+right end is (1 + R − c)/2 for the near lift, and its left end (1 − R − c)/2 for the
+far one. A disc has its center at −c and meets the real axis at these ends.
 """
 
 import math
@@ -34,19 +34,21 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from curvedp.numerics.directed_rounding import Array
+from curvedp.numerics.directed_rounding import NO_ABSOLUTE_ERROR, Array
 from curvedp.numerics.log_space import log_sum_exp, log_symmetric_beta
 from curvedp.privacy.loss.space_form import Direction, LevelSet, SpaceFormLoss
 
 HALF_PI = math.pi / 2
 # A Gauss–Legendre rule on (−1, 1), for integrals over an angle.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-# A rule on the unit disc: 12 Gauss–Legendre nodes in the area, and 48 angles.
-_DISC_NODES, _DISC_WEIGHTS = np.polynomial.legendre.leggauss(12)
-_DISC_RADII = np.sqrt((_DISC_NODES + 1) / 2)
-_DISC_AREAS = _DISC_WEIGHTS / 2
-_DISC_COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
+# A quadrature rule on the unit disc: 12 Gauss–Legendre nodes in the squared radius,
+# which is proportional to the area, and 48 evenly spaced angles.
+_DISK_NODES, _DISK_WEIGHTS = np.polynomial.legendre.leggauss(12)
+_DISK_RADII = np.sqrt((_DISK_NODES + 1) / 2)
+_DISK_AREAS = _DISK_WEIGHTS / 2
+_DISK_COSINES = np.cos(2 * math.pi * (np.arange(48) + 0.5) / 48)
 # A power with a smaller logarithm is close to underflow (the smallest float is e^-745).
+# Anything from -700 to 0 is safe.
 _LOG_NEAR_UNDERFLOW = -500.0
 # A logarithm: an integrand below e^-45 of its maximum is negligible.
 _LARGEST_DECAY = 45
@@ -58,22 +60,42 @@ _CANCELING_LOG_RATIO = -0.1
 _NEAR_POLE = 0.5
 # A disc is small if its radius is below this fraction of the distance of its center
 # from the unit circle.
-_SMALL_DISC_FRACTION = 0.3
+_SMALL_DISK_FRACTION = 0.3
 # A positive number in place of 0, for divisors.
 _TINY = 1e-300
+# A search for the mode of the radius stays between these numbers, in (0, π/2).
+_SMALLEST_MODE = 1e-30
+_LARGEST_MODE = HALF_PI * (1 - 1e-15)
 
 
-class _LiftAngle(NamedTuple):
-    """An angle φ seen from the first noise center, as x = cos²(φ/2) and 1 − x.
+class _ExceedingDirections(NamedTuple):
+    """The directions, seen from the first noise center, with a privacy loss above t.
 
-    A line through the origin meets the unit sphere in two opposite points, its lifts. φ
-    is the angle at which a point is at a given distance b from one lift of the second
-    noise center, where the privacy loss has the value in question. x < 0 means that
-    there is no such angle.
+    A random direction has a coordinate w, a real or complex number with |w| <= 1. The
+    loss exceeds t exactly if |w + c| < R. This is an interval of real numbers, or a
+    disc of complex ones, about −c. On the real axis it ends at −c + R and −c − R. Both
+    ends are stored as v = (1 + w)/2, together with 1 − v, which would lose digits if it
+    were computed from v. An end with v < 0 lies outside the unit disc.
+
+    Attributes
+    ----------
+    right_end : array
+        v = (1 + R − c)/2, from the nearer lift of the second noise center.
+    above_right : array
+        1 − right_end.
+    left_end : array
+        v = (1 − R − c)/2, from the farther lift.
+    above_left : array
+        1 − left_end.
+    radius : array
+        R, half the length of the interval, or the radius of the disc.
     """
 
-    x: Array
-    one_minus_x: Array
+    right_end: Array
+    above_right: Array
+    left_end: Array
+    above_left: Array
+    radius: Array
 
 
 @dataclass(frozen=True)
@@ -106,8 +128,8 @@ class ProjectiveLoss(SpaceFormLoss):
     def mode(self) -> float:
         """The most likely distance m of an output from the center of the noise.
 
-        It maximizes the density ρ of that distance. On a real projective space it is
-        that on the sphere. On a complex one it solves
+        It maximizes the density ρ of that distance. A real projective space has the
+        same mode as the sphere. On a complex one, the mode m solves
         (log ρ)′(m) = (d−1)·cot m − tan m − m/s² = 0 for the Gaussian, with 1/s in place
         of m/s² for the Laplace law; d is the real dimension and s the scale.
         """
@@ -121,18 +143,18 @@ class ProjectiveLoss(SpaceFormLoss):
             return (self.d - 1) / math.tan(radius) - math.tan(radius) - weight_slope
 
         # The slope is infinite at both ends, 0 and π/2, and is not evaluated there.
-        lower = 1e-30
-        upper = HALF_PI * (1 - 1e-15)
-        root = scipy.optimize.brentq(log_density_slope, lower, upper, xtol=1e-300)
+        root = scipy.optimize.brentq(
+            log_density_slope, _SMALLEST_MODE, _LARGEST_MODE, xtol=NO_ABSOLUTE_ERROR
+        )
         return float(root)
 
     def log_rho(self, u: Array) -> Array:
         """Return the log density of the radius, relative to its value at the mode.
 
         The radius r is the distance of an output from the center of the noise, ρ its
-        density, and m the mode of ρ. The result is that on the sphere plus, on a
-        complex projective space, the logarithm of
-        cos(m+u)/cos m = 1 − 2·sin(u/2)·(tan m·cos(u/2) + sin(u/2)).
+        density, and m the mode of ρ. A real projective space has the same ρ as the
+        sphere. On a complex one ρ has a further factor cos r, which adds the logarithm
+        of cos(m+u)/cos m = 1 − 2·sin(u/2)·(tan m·cos(u/2) + sin(u/2)).
 
         Parameters
         ----------
@@ -147,6 +169,8 @@ class ProjectiveLoss(SpaceFormLoss):
         log_rho_of_sphere = super().log_rho(u)
         if not self.is_complex:
             return log_rho_of_sphere
+
+        # For a complex space, add log(cos(m+u)/cos m).
         half_sine = np.sin(u / 2)
         with np.errstate(divide="ignore", invalid="ignore"):
             relative_change = (
@@ -174,11 +198,13 @@ class ProjectiveLoss(SpaceFormLoss):
     def _level_set(self, t: Array) -> LevelSet:
         """Return the radii at which the set of directions with L > t changes shape.
 
-        The radius of an output is its distance from the first center of the noise.
-        There are three of them, r_a, r_c and r_e, for each t. Below r_a the privacy
-        loss exceeds t in all directions or in none. Beyond r_c, two points of the
-        sphere above the second center matter instead of one. Beyond r_e the loss
-        exceeds t in no direction.
+        The radius of an output is its distance from the first center of the noise, and
+        L its privacy loss. There are three such radii, r_a, r_c and r_e, for each t.
+        Below r_a, L exceeds t in all directions or in none. Beyond r_c, both lifts of
+        the second center (the two points of the sphere above it) matter instead of one.
+        Beyond r_e, L exceeds t in no direction.
+
+        The order r_a <= r_c <= r_e must stay, because integrals run between neighbors.
 
         Parameters
         ----------
@@ -198,20 +224,22 @@ class ProjectiveLoss(SpaceFormLoss):
             r_e = HALF_PI - self.s * t
         return LevelSet([r_a, r_c, np.maximum(r_e, r_c)], on_sphere.center_exceeds)
 
-    def _far_lift(self, r: Array, t: Array) -> _LiftAngle:
-        """Return the angle at which the far lift of the second center decides the loss.
+    def _exceeding_directions(self, r: Array, t: Array) -> _ExceedingDirections:
+        """Return the directions in which outputs at the distance r have a loss above t.
 
-        A line through the origin meets the unit sphere in two opposite points, its
-        lifts. Seen from the first noise center η₁, the second one, η₂, has a near and a
-        far lift. Consider outputs at the distance r from η₁. Let b be the distance from
-        η₂ at which the privacy loss is t, and φ the angle, seen from η₁, at which an
-        output is at the distance b from the far lift. With the distance D of the
-        centers, x₂ = cos²(φ/2) and 1 − x₂ are
+        A point is a line through the origin, which meets the unit sphere in two
+        opposite points, its lifts. Seen from the first noise center η₁, the second one,
+        η₂, has a near and a far lift. Consider outputs at the distance r from η₁. Their
+        loss is t at the distance b from η₂. Such an output is at the distance b from
+        the near lift or from the far one, at angles φ and φ₂ seen from η₁. With the
+        distance D of the centers, the two ends of the set of directions are
+        v = cos²(φ/2), from `_squared_cosine_of_level`, and v₂ = cos²(φ₂/2), where
 
-            x₂     = sin((r+D+b−π)/2)·sin((r+D+π−b)/2) / (sin r·sin D),
-            1 − x₂ = sin((π−b−r+D)/2)·sin((π−b+r−D)/2) / (sin r·sin D).
+            v₂     = sin((r+D+b−π)/2)·sin((r+D+π−b)/2) / (sin r·sin D),
+            1 − v₂ = sin((π−b−r+D)/2)·sin((π−b+r−D)/2) / (sin r·sin D).
 
-        They are not clipped to [0, 1]: x₂ < 0 if the near lift is always closer.
+        v₂ and 1 − v₂ are not clipped to [0, 1]: v₂ < 0 if the near lift is always
+        closer. Half the length of the interval is R = cos b/(sin r·sin D).
 
         Parameters
         ----------
@@ -222,25 +250,36 @@ class ProjectiveLoss(SpaceFormLoss):
 
         Returns
         -------
-        _LiftAngle
-            x₂ and 1 − x₂.
+        _ExceedingDirections
+            The set |w + c| < R of their coordinates w.
         """
+        # The near lift gives the right end.
         D = self.distance
+        right_end, above_right = self._squared_cosine_of_level(r, t)
+
+        # The left end, from the law of cosines for the far lift.
         b = self._level_distance(r, t)
         denominator = np.sin(r) * math.sin(D)
         with np.errstate(divide="ignore", invalid="ignore"):
-            x = (
+            left_end = (
                 np.sin((r + D + b - math.pi) / 2)
                 * np.sin((r + D + math.pi - b) / 2)
                 / denominator
             )
-            one_minus_x = (
+            above_left = (
                 np.sin((math.pi - b - r + D) / 2)
                 * np.sin((math.pi - b + r - D) / 2)
                 / denominator
             )
-        return _LiftAngle(
-            np.nan_to_num(x, nan=0.0), np.nan_to_num(one_minus_x, nan=1.0)
+            radius = np.maximum(np.cos(b), 0.0) / denominator  # R
+
+        # At r = 0 the formulas are 0/0, and no direction is special.
+        return _ExceedingDirections(
+            right_end,
+            above_right,
+            left_end=np.nan_to_num(left_end, nan=0.0),
+            above_left=np.nan_to_num(above_left, nan=1.0),
+            radius=radius,
         )
 
     # ---- the integrand over r
@@ -254,9 +293,7 @@ class ProjectiveLoss(SpaceFormLoss):
         density of r, and m its mode. F is the probability, given r, that the direction
         of the output is one of those that count: all, or those with a privacy loss
         L > t, or with L <= t. Directions have a real or complex coordinate w, and L > t
-        exactly if |w + c| < R. Here c = cot r·cot D and R = cos b/(sin r·sin D), with
-        the distance D of the centers and the distance b from the second center at which
-        the loss is t.
+        exactly if w lies in an interval or disc (`_ExceedingDirections`).
 
         Parameters
         ----------
@@ -278,36 +315,26 @@ class ProjectiveLoss(SpaceFormLoss):
         log_rho = self.log_rho(u)
         if direction is Direction.ALL:
             return log_rho
-        r = self.mode + u
-        near_lift = _LiftAngle(*self._squared_cosine_of_level(r, t))
-        far_lift = self._far_lift(r, t)
+
+        exceeding = self._exceeding_directions(self.mode + u, t)
         with np.errstate(divide="ignore", invalid="ignore"):
-            cos_b = np.maximum(np.cos(self._level_distance(r, t)), 0.0)
-            radius = cos_b / (np.sin(r) * math.sin(self.distance))  # R
             if is_rough:
-                compute_log_probability = self._rough_log_probability
+                log_probability = self._rough_log_probability(exceeding, direction)
             elif self.is_complex:
-                compute_log_probability = self._log_disc_probability
+                log_probability = self._log_disc_probability(exceeding, direction)
             else:
-                compute_log_probability = self._log_interval_probability
-            log_probability = compute_log_probability(
-                near_lift, far_lift, radius, direction
-            )
+                log_probability = self._log_interval_probability(exceeding, direction)
         return log_rho + log_probability
 
     def _rough_log_probability(
-        self,
-        near_lift: _LiftAngle,
-        far_lift: _LiftAngle,
-        radius: Array,
-        direction: Direction,
+        self, exceeding: _ExceedingDirections, direction: Direction
     ) -> Array:
         """Return a rough log probability of the directions with a loss > t, or <= t.
 
         It is off by a slowly varying term, and only serves to find where an integrand
-        is not negligible. The directions with a loss > t are |w + c| < R, for a
-        coordinate w. In terms of (1+w)/2 they end at x on one side and at x₂ on the
-        other. With a = (d−1)/2, their probability is about
+        is not negligible. Let x be the right end of the set of directions with a loss
+        > t, x₂ its left end, R its radius and a = (d−1)/2, with d the dimension of the
+        space. The probability of that set is about
 
             (4x(1−x))^a   if x < 1/2, and 1 otherwise,
 
@@ -316,68 +343,61 @@ class ProjectiveLoss(SpaceFormLoss):
 
         Parameters
         ----------
-        near_lift : _LiftAngle
-            x and 1 − x, from the nearer point of the sphere above the second center.
-        far_lift : _LiftAngle
-            x₂ and 1 − x₂, from the farther one.
-        radius : array
-            R, the radius of the interval or disc of w.
+        exceeding : _ExceedingDirections
+            The directions with a loss > t.
         direction : Direction
             ABOVE for the directions with a loss > t, BELOW for the others.
 
         Returns
         -------
         array
-            The rough logarithms, of the shape of `radius`.
+            The rough logarithms, of the shape of `exceeding.radius`.
         """
         a = (self.d - 1) / 2
-        x, one_minus_x = near_lift
+        x = exceeding.right_end
+        one_minus_x = exceeding.above_right
         if direction is Direction.BELOW:
             x, one_minus_x = one_minus_x, x
+
         log_probability = np.where(x < 0.5, a * np.log(4 * x * one_minus_x), 0.0)
         if direction is Direction.ABOVE:
-            log_probability = log_probability + np.log(np.minimum(radius, 1.0))
-        return np.maximum(log_probability, a * np.log(np.maximum(far_lift.x, 0.0)))
+            log_radius = np.log(np.minimum(exceeding.radius, 1.0))
+            log_probability = log_probability + log_radius
+        log_lower_bound = a * np.log(np.maximum(exceeding.left_end, 0.0))
+        return np.maximum(log_probability, log_lower_bound)
 
     def _log_interval_probability(
-        self,
-        near_lift: _LiftAngle,
-        far_lift: _LiftAngle,
-        radius: Array,
-        direction: Direction,
+        self, exceeding: _ExceedingDirections, direction: Direction
     ) -> Array:
         """Return the log probability of the interval |w + c| < R, or of its complement.
 
-        w is the coordinate of a random direction on a real projective space, and
-        v = (1+w)/2 ~ Beta(a, a) with a = (d−1)/2. In terms of v the interval ends at
-        left_end = (1 − R − c)/2 and right_end = (1 + R − c)/2. With I the regularized
-        incomplete beta function, its probability is I(right_end) − I(left_end), and
-        that of the complement I(1 − right_end) + I(left_end).
+        w is the coordinate of a random direction on a real projective space of
+        dimension d, and v = (1+w)/2 ~ Beta(a, a) with a = (d−1)/2. The interval runs
+        from −c − R to −c + R (`_ExceedingDirections`); in terms of v it ends at
+        left_end and right_end. Let I be the regularized incomplete beta function
+        (`log_symmetric_beta`). The interval has the probability
+        I(right_end) − I(left_end), and its complement I(1 − right_end) + I(left_end).
 
-        If the two terms of the difference nearly cancel, the density sin^{d−2} φ of the
-        angle φ is integrated instead over the angles of that interval. Its half width
-        is arcsin(R/sin(middle)).
+        tests/privacy/test_projective.py compares the tails on the rotations with
+        integrals in high precision.
 
         Parameters
         ----------
-        near_lift : _LiftAngle
-            right_end, and 1 − right_end.
-        far_lift : _LiftAngle
-            left_end, and 1 − left_end; they are clipped to [0, 1].
-        radius : array
-            R, half the length of the interval of w.
+        exceeding : _ExceedingDirections
+            The interval. Its left end is clipped to [0, 1].
         direction : Direction
-            ABOVE for the probability, BELOW for that of the complement.
+            ABOVE for the probability, BELOW for the probability of the complement.
 
         Returns
         -------
         array
-            The logarithms, of the shape of `radius`.
+            The logarithms, of the shape of `exceeding.radius`.
         """
         a = (self.d - 1) / 2
-        right_end, above_right = near_lift  # above_right is 1 − right_end
-        left_end = np.clip(far_lift.x, 0.0, 1.0)
-        above_left = np.clip(far_lift.one_minus_x, 0.0, 1.0)
+        right_end = exceeding.right_end
+        above_right = exceeding.above_right
+        left_end = np.clip(exceeding.left_end, 0.0, 1.0)
+        above_left = np.clip(exceeding.above_left, 0.0, 1.0)
 
         # The complement: log P(v < left_end) and log P(v > right_end), added.
         log_below_left = log_symmetric_beta(a, left_end, above_left)
@@ -388,8 +408,9 @@ class ProjectiveLoss(SpaceFormLoss):
         # The interval: P(v < right_end) − P(v < left_end).
         log_below_right = log_symmetric_beta(a, right_end, above_right)
         if a == 1.0:  # w is uniform
-            return np.where(left_end > 0, np.log(radius), log_below_right)
+            return np.where(left_end > 0, np.log(exceeding.radius), log_below_right)
 
+        # Take the difference of two probabilities where enough digits are left.
         log_ratio = np.minimum(log_below_left - log_below_right, 0.0)
         log_difference = log_below_right + np.log(-np.expm1(log_ratio))
         cancels = (left_end > 0) & (
@@ -398,25 +419,58 @@ class ProjectiveLoss(SpaceFormLoss):
         if not np.any(cancels):
             return log_difference
 
-        # Integrate the density of the angle φ, sin^{d−2} φ / total, between the lifts.
-        near_half_angle = np.arctan2(np.sqrt(above_right), np.sqrt(right_end))
-        far_half_angle = np.arctan2(np.sqrt(above_left), np.sqrt(left_end))
-        middle = near_half_angle + far_half_angle
-        half_width = np.arcsin(np.minimum(radius / np.sin(middle), 1.0))
-        phi = middle[cancels][:, None] + half_width[cancels][:, None] * _NODES
-        log_terms = (self.d - 2) * np.log(np.abs(np.sin(phi))) + np.log(_WEIGHTS)
-        log_total = math.lgamma(a) + math.lgamma(0.5) - math.lgamma(a + 0.5)
-        log_difference[cancels] = (
-            np.log(half_width[cancels]) + log_sum_exp(log_terms, axis=1) - log_total
-        )
+        # Where the two terms nearly cancel, an integral over the angle is used instead.
+        clipped = exceeding._replace(left_end=left_end, above_left=above_left)
+        log_integral = self._log_interval_by_quadrature(clipped, cancels)
+        log_difference[cancels] = log_integral
         return log_difference
 
+    def _log_interval_by_quadrature(
+        self, exceeding: _ExceedingDirections, selected: NDArray[np.bool_]
+    ) -> Array:
+        """Return the log probability of selected intervals |w + c| < R, by quadrature.
+
+        The coordinate w = cos φ of a random direction on a real projective space of
+        dimension d has an angle φ with the density sin^{d−2} φ / total. It is
+        integrated from φ₁ to φ₂, the angles of the two ends of the interval. Their
+        middle is (φ₁ + φ₂)/2, and half their difference is arcsin(R/sin(middle)). The
+        result loses no digits, however short the interval is.
+
+        Parameters
+        ----------
+        exceeding : _ExceedingDirections
+            Intervals with both ends in [0, 1].
+        selected : array of bool
+            The intervals to integrate over.
+
+        Returns
+        -------
+        array
+            One logarithm for each selected interval, in one dimension.
+        """
+        # With v = cos²(φ/2), half of the angle is arctan(√(1−v)/√v).
+        half_angle_of_right_end = np.arctan2(
+            np.sqrt(exceeding.above_right), np.sqrt(exceeding.right_end)
+        )
+        half_angle_of_left_end = np.arctan2(
+            np.sqrt(exceeding.above_left), np.sqrt(exceeding.left_end)
+        )
+        middle = half_angle_of_right_end + half_angle_of_left_end
+        half_width = np.arcsin(np.minimum(exceeding.radius / np.sin(middle), 1.0))
+        middle = middle[selected]
+        half_width = half_width[selected]
+
+        # Rows are intervals and columns are nodes.
+        phi = middle[:, None] + half_width[:, None] * _NODES
+        log_terms = (self.d - 2) * np.log(np.abs(np.sin(phi))) + np.log(_WEIGHTS)
+        a = (self.d - 1) / 2
+        log_total = math.lgamma(a) + math.lgamma(0.5) - math.lgamma(a + 0.5)
+        return np.asarray(
+            np.log(half_width) + log_sum_exp(log_terms, axis=1) - log_total
+        )
+
     def _log_disc_probability(
-        self,
-        near_lift: _LiftAngle,
-        far_lift: _LiftAngle,
-        radius: Array,
-        direction: Direction,
+        self, exceeding: _ExceedingDirections, direction: Direction
     ) -> Array:
         """Return the log probability of the disc |w + c| < R, or of its complement.
 
@@ -426,28 +480,22 @@ class ProjectiveLoss(SpaceFormLoss):
 
         Parameters
         ----------
-        near_lift : _LiftAngle
-            right_end = (1 + R − c)/2, and 1 − right_end.
-        far_lift : _LiftAngle
-            left_end = (1 − R − c)/2, and 1 − left_end.
-        radius : array
-            R. It broadcasts with the fields of the lifts.
+        exceeding : _ExceedingDirections
+            The disc. Its fields may have different shapes, which broadcast.
         direction : Direction
-            ABOVE for the probability, BELOW for that of the complement.
+            ABOVE for the probability, BELOW for the probability of the complement.
 
         Returns
         -------
         array
-            The logarithms, of the shape to which the arguments broadcast.
+            The logarithms, of the shape to which the fields broadcast.
         """
         n = self.d // 2
-        shape = np.broadcast_shapes(near_lift.x.shape, far_lift.x.shape, radius.shape)
-        right_end, above_right, left_end, flat_radius = (
-            np.broadcast_to(values, shape).ravel()
-            for values in (near_lift.x, near_lift.one_minus_x, far_lift.x, radius)
-        )
+        fields = np.broadcast_arrays(*exceeding)
+        shape = fields[0].shape
+        flat = _ExceedingDirections(*(field.ravel() for field in fields))
         log_inside, log_outside = log_disc_probabilities(
-            n, right_end, above_right, left_end, flat_radius
+            n, flat.right_end, flat.above_right, flat.left_end, flat.radius
         )
         log_probability = log_outside if direction is Direction.BELOW else log_inside
         return log_probability.reshape(shape)
@@ -469,8 +517,8 @@ def log_disc_probabilities(
       fraction of that circle inside the disc.
     - For a small disc inside the unit disc (`is_small`) the density itself is
       integrated.
-    - If the power n−1 would underflow, that of the largest 1−|w|² on the arc is
-      factored out (`log_unit`). The arc is then far from the pole.
+    - If (1−|w|²)^{n−1} would underflow, its largest value on the arc is factored out.
+      The logarithm of this factor is `log_unit`. The arc is then far from the pole.
 
     Parameters
     ----------
@@ -508,16 +556,20 @@ def log_disc_probabilities(
         scaled_flux = flux * np.exp(log_unit)
         circle_fraction = _circle_fraction(right_end, left_end, center_offset)
 
-        # P and 1 − P. The one that equals ± the flux stays in units of exp(log_unit).
+        # P and 1 − P in three cases: the arc comes near 0; else the disc contains 0;
+        # else it does not. The one that equals ± the flux stays in units of
+        # exp(log_unit), so that it cannot underflow.
         cases = [is_central, contains_zero]
         inside = np.select(cases, [flux + circle_fraction, 1 - scaled_flux], -flux)
         outside = np.select(cases, [1 - inside, flux], 1 + scaled_flux)
 
+        # Their logarithms, with the unit added to the one that has it.
         log_inside = np.log(np.maximum(inside, 0.0))
         log_inside = log_inside + np.where(contains_zero, 0.0, log_unit)
         log_outside = np.log(np.maximum(outside, 0.0))
         log_outside = log_outside + np.where(contains_zero, log_unit, 0.0)
 
+        # Small discs are integrated directly.
         if np.any(is_small):
             log_small = _log_small_disc(n, center_offset[is_small], radius[is_small])
             log_inside[is_small] = log_small
@@ -545,6 +597,10 @@ def _flux_through_arc(
     The largest value of 1 − |w|² on it is 1 − (R−c)² = 4·right_end·above_right. By
     symmetry the integral over ψ > 0 is doubled.
 
+    The two branches of the field must differ by the flux of its pole, which
+    `_circle_fraction` adds. tests/privacy/test_projective.py compares the probability
+    with an integral over |w|.
+
     Parameters
     ----------
     n : int
@@ -563,14 +619,15 @@ def _flux_through_arc(
     Returns
     -------
     flux, log_unit : array, shape (k,)
-        The flux is flux·exp(log_unit); the sign is that of the outward normal.
+        The flux through the arc is flux·exp(log_unit). It is positive if the field
+        points out of the disc.
     """
     smallest_square = (right_end - above_right) ** 2
     # Rc is a divisor below; a tiny number in place of 0 makes the arc end at ψ = π.
     radius_times_offset = np.maximum(radius * center_offset, _TINY)
 
-    # The arc ends at the unit circle, or where (1−|w|²)^{n−1} is e^-45 of its largest
-    # value.
+    # The nodes: rows are discs and columns are angles ψ. The arc ends at the unit
+    # circle, or where (1−|w|²)^{n−1} is e^-45 of its largest value.
     used_fraction = np.where(is_central, 1.0, -math.expm1(-_LARGEST_DECAY / (n - 1)))
     sin_square_at_end = right_end * above_right / radius_times_offset * used_fraction
     psi_end = 2 * np.arcsin(np.sqrt(np.minimum(sin_square_at_end, 1.0)))
@@ -588,9 +645,12 @@ def _flux_through_arc(
     end_on_axis = (right_end - above_right)[:, None]
     normal_component = end_on_axis + 2 * center_offset[:, None] * sin_square
 
-    # At w = 0 the field with the pole subtracted has the limit n − 1.
+    # The field is field_strength·w/2π. At w = 0 the field with the pole subtracted has
+    # the strength n − 1.
     field_strength = np.where(is_central[:, None], 1 - power, power) / square
     field_strength = np.where(square > 0, field_strength, n - 1.0)
+
+    # The integral of the outward component along the arc.
     integral = (
         np.sum(field_strength * normal_component * _WEIGHTS, axis=1) * psi_end / 2
     )
@@ -600,15 +660,16 @@ def _flux_through_arc(
 def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) -> Array:
     """Return the fraction of the unit circle that lies inside the disc |w + c| < R.
 
-    It is 2/π·arcsin√(−right_end·left_end/c), and 0 if the disc lies inside the unit
-    disc (left_end >= 0).
+    The disc has the center −c, on the real axis, and the radius R. The fraction is
+    2/π·arcsin√(−right_end·left_end/c), and 0 if the disc lies inside the unit disc
+    (left_end >= 0).
 
     Parameters
     ----------
     right_end : array
         (1 + R − c)/2: the right end of the disc on the real axis, mapped by (1 + w)/2.
     left_end : array
-        (1 − R − c)/2: the left end of the disc, mapped likewise.
+        (1 − R − c)/2: the left end of the disc, mapped by (1 + w)/2 too.
     center_offset : array
         c; the center of the disc is −c.
 
@@ -617,6 +678,7 @@ def _circle_fraction(right_end: Array, left_end: Array, center_offset: Array) ->
     array
         Numbers from 0 to 1.
     """
+    # The two circles cross at two points. Compute half the angle between them.
     squared_sine = np.where(
         left_end < 0, -right_end * left_end / np.maximum(center_offset, _TINY), 0.0
     )
@@ -648,7 +710,7 @@ def _is_small_disc(
     above_right : array
         1 − right_end.
     left_end : array
-        (1 − R − c)/2: the left end of the disc, mapped likewise.
+        (1 − R − c)/2: the left end of the disc, mapped by (1 + w)/2 too.
     radius : array
         R, the radius of the disc.
     center_offset : array
@@ -661,7 +723,7 @@ def _is_small_disc(
     """
     is_inside = left_end > 0
     distance_of_center = radius + 2 * np.maximum(left_end, 0.0)  # from the unit circle
-    is_far_from_circle = radius < _SMALL_DISC_FRACTION * distance_of_center
+    is_far_from_circle = radius < _SMALL_DISK_FRACTION * distance_of_center
     density_varies_little = (
         n - 2
     ) * radius * center_offset < 4 * right_end * above_right
@@ -720,11 +782,11 @@ def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
     """
     # |w|² at the nodes: one axis for discs, one for distances q, one for angles.
     offset_column = center_offset[:, None, None]
-    node_distance = radius[:, None, None] * _DISC_RADII[:, None]
+    node_distance = radius[:, None, None] * _DISK_RADII[:, None]
     square = (
         offset_column**2
         + node_distance * node_distance
-        - 2 * offset_column * node_distance * _DISC_COSINES
+        - 2 * offset_column * node_distance * _DISK_COSINES
     )
 
     # The power (1−|w|²)^{n−2} is divided by that of its largest base if it could
@@ -734,5 +796,5 @@ def _log_small_disc(n: int, center_offset: Array, radius: Array) -> Array:
     powers = ((1 - square) / divisor[:, None, None]) ** (n - 2)
 
     # The mean over angles, then the mean over the area, whose weights add up to 1.
-    mean_power = np.mean(powers, axis=2) @ _DISC_AREAS
+    mean_power = np.mean(powers, axis=2) @ _DISK_AREAS
     return np.asarray(np.log((n - 1) * radius**2 * mean_power) + log_divisor_power)

@@ -40,14 +40,15 @@ import scipy
 from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
-from curvedp.numerics.directed_rounding import Array
+from curvedp.numerics.directed_rounding import NO_ABSOLUTE_ERROR, Array
 from curvedp.numerics.log_space import log_sum_exp, log_symmetric_beta
 from curvedp.numerics.quadrature import endpoint_quadrature
 from curvedp.privacy.loss.law import PrivacyLossLaw
 
 Kind = Literal["gaussian", "laplace"]
 
-# A logarithm: a radial integral is cut off where its integrand is e^-42 of its peak.
+# A logarithm: a radial integral is cut off where its integrand is e^-42 = 6e-19 of its
+# peak, below the rounding of a double. A larger number is safe.
 _NEGLIGIBLE_DEPTH = 42.0
 # Offsets from the mode, in units of `SpaceFormLoss.width`, of the grid on which the
 # search for the support of a radial integrand starts.
@@ -57,6 +58,8 @@ _FIRST_GRID_OFFSETS = np.concatenate(
 )
 # The largest number of nodes of the quadrature rule for a radial integral.
 _MAX_NODES = 4096
+# Two quadrature rules are compared at these fractions of the largest loss T.
+_FRACTIONS_NEAR_MAX = (0.9, 0.97, 0.995)
 # Beyond this radius r, sinh r equals e^r/2 in floats: e^{−2r} < 5e-18.
 _SINH_IS_EXPONENTIAL = 20.0
 # Beyond this radius r, sinh² r would come close to the largest float, e^709.
@@ -143,6 +146,9 @@ class SpaceFormLoss(PrivacyLossLaw):
         loss has a maximum T, three of these t are close to T, because the tail varies
         quickly there.
 
+        The tolerances are below the relative error of 1e-9 that profiles charge for all
+        errors together; raising them beyond it would not be sound.
+
         Returns
         -------
         SpaceFormLoss
@@ -155,26 +161,40 @@ class SpaceFormLoss(PrivacyLossLaw):
         """
         law = self
         while law.order < _MAX_NODES:
-            test_losses = law.loss_scale * np.array([0.0, 0.5, 2.0, 6.0])
-            if law.max_loss < math.inf:
-                near_max = law.max_loss * np.array([0.9, 0.97, 0.995])
-                is_far_from_max = test_losses < 0.9 * law.max_loss
-                test_losses = np.append(test_losses[is_far_from_max], near_max)
-
-            finer = replace(law, order=2 * law.order)
+            test_losses = law._test_losses()
+            finer_law = replace(law, order=2 * law.order)
             log_tail, _ = law.log_tails(test_losses)
-            finer_log_tail, _ = finer.log_tails(test_losses)
-            tolerance = _LOG_TAIL_TOLERANCE + _LOG_TAIL_RELATIVE_TOLERANCE * np.abs(
-                log_tail
-            )
-            masses_agree = abs(law.log_mass - finer.log_mass) < _MASS_TOLERANCE
+            finer_log_tail, _ = finer_law.log_tails(test_losses)
+
+            # Stop if twice as many nodes change neither integral.
+            relative_tolerance = _LOG_TAIL_RELATIVE_TOLERANCE * np.abs(log_tail)
+            tolerance = _LOG_TAIL_TOLERANCE + relative_tolerance
+            masses_agree = abs(law.log_mass - finer_law.log_mass) < _MASS_TOLERANCE
             tails_agree = np.all(np.abs(log_tail - finer_log_tail) <= tolerance)
             if masses_agree and tails_agree:
                 return law
-            law = finer
+            law = finer_law
         raise NotResolved(
             f"the radial integrals of {self} need more than {_MAX_NODES} nodes"
         )
+
+    def _test_losses(self) -> Array:
+        """Return a few losses at which two quadrature rules are compared.
+
+        Returns
+        -------
+        array
+            Up to four losses in units of their standard deviation. If the loss has a
+            maximum T, also three losses close to T, where the tail varies quickly.
+        """
+        losses = self.loss_scale * np.array([0.0, 0.5, 2.0, 6.0])
+        if math.isinf(self.max_loss):
+            return losses
+
+        # Replace those near T by fixed fractions of T.
+        losses = losses[losses < _FRACTIONS_NEAR_MAX[0] * self.max_loss]
+        losses_near_max = self.max_loss * np.array(_FRACTIONS_NEAR_MAX)
+        return np.append(losses, losses_near_max)
 
     # ---- the density ρ of the radius, relative to its mode so that nothing cancels
 
@@ -193,6 +213,8 @@ class SpaceFormLoss(PrivacyLossLaw):
             return self._laplace_mode(power_of_sn * self.s)
         if self.k == 0:
             return math.sqrt(power_of_sn) * self.s
+
+        # A Gaussian on a curved space needs a root search.
         target = power_of_sn * self.s * self.s
         if self.k == 1:
             return _solve_m_tan_m(target)
@@ -244,6 +266,7 @@ class SpaceFormLoss(PrivacyLossLaw):
             if self.k == -1:
                 return self._log_rho_hyperbolic(u)
 
+            # sn(m+u)/sn(m) − 1, whose power d − 1 is the factor sn(r)^{d−1} of ρ.
             m, s, n = self.mode, self.s, self.d - 1
             if self.k == 0:
                 relative_growth = u / m
@@ -254,6 +277,8 @@ class SpaceFormLoss(PrivacyLossLaw):
                     2 * half_sine * (np.cos(u / 2) / math.tan(m) - half_sine)
                 )
             log_growth = n * np.log1p(np.maximum(relative_growth, -1.0))
+
+            # The factor weight(m+u)/weight(m).
             if self.kind == "gaussian":
                 return np.asarray(-u * (2 * m + u) / (2 * s * s) + log_growth)
             return np.asarray(-u / s + log_growth)
@@ -282,6 +307,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         array
             Numbers <= 0, of the shape of `u`.
         """
+        # Compute n·g(u), in a form that does not overflow for a large mode.
         m, s, n = self.mode, self.s, self.d - 1
         if m < _SINH_SQUARE_OVERFLOWS:
             e_2m_minus_1 = math.expm1(2 * m)
@@ -290,6 +316,8 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             e_2m_minus_1 = math.inf
             log_growth = n * np.log(-np.expm1(-2 * np.maximum(m + u, 0.0)))
+
+        # Add the terms that the weight contributes.
         if self.kind == "gaussian":
             quadratic_term = -u * u / (2 * s * s)
             return np.asarray(quadratic_term - 2 * n * u / e_2m_minus_1 + log_growth)
@@ -341,8 +369,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def mean_square(self) -> float:
         """The mean square distance E[r²] of the noise from its center.
 
-        It is the integral of r²·ρ(r) divided by that of ρ, with ρ the density of the
-        distance r. The variable of integration is u = r − (mode of ρ).
+        It is the integral of r²·ρ(r) divided by the integral of ρ, with ρ the density
+        of the distance r. The variable of integration is u = r − (mode of ρ).
         """
         low, high = self._find_support_in(
             t=np.array([0.0]),
@@ -437,6 +465,9 @@ class SpaceFormLoss(PrivacyLossLaw):
         hyperbolic space sinh z is written as e^z(1 − e^{−2z})/2. The factors e^z
         cancel, so that nothing overflows.
 
+        x and 1 − x must be computed separately: a difference from 1 would lose the
+        digits of the smaller one.
+
         Parameters
         ----------
         r : array
@@ -451,6 +482,8 @@ class SpaceFormLoss(PrivacyLossLaw):
             formula is 0/0.
         """
         D, s = self.distance, self.s
+
+        # Compute the distance b from the second center, and b − r without cancellation.
         b = self._level_distance(r, t)
         if self.kind == "gaussian":
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -458,11 +491,13 @@ class SpaceFormLoss(PrivacyLossLaw):
         else:
             b_minus_r = s * t + 0.0 * r
 
-        # The arguments of sn in the numerator of x, and of y = 1 − x.
+        # The arguments of sn in the numerators: two for x and two for y = 1 − x.
         x_first = (D - b_minus_r) / 2
         x_second = (r + D + b) / 2
         y_first = (D + b_minus_r) / 2
         y_second = (b + r - D) / 2
+
+        # The same two quotients with the identity, sin or sinh in place of sn.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == 0:
                 x = x_first * x_second / (r * D)
@@ -472,6 +507,8 @@ class SpaceFormLoss(PrivacyLossLaw):
                 x = np.sin(x_first) * np.sin(x_second) / denominator
                 one_minus_x = np.sin(y_first) * np.sin(y_second) / denominator
             else:
+                # For the hyperbolic sine the factors e^z are left out; in x they
+                # cancel, and in 1 − x they leave e^{−2·x_first}.
                 denominator = np.expm1(-2 * r) * math.expm1(-2 * D)
                 x = np.expm1(-2 * x_first) * np.expm1(-2 * x_second) / denominator
                 one_minus_x = (
@@ -495,6 +532,8 @@ class SpaceFormLoss(PrivacyLossLaw):
         every direction if 2s²t < D² (always for the Laplace law), and in none
         otherwise. Beyond r_b, L > t in no direction.
 
+        The radii must not cross: r_a <= r_b, or an integral would be counted twice.
+
         Parameters
         ----------
         t : array
@@ -506,6 +545,7 @@ class SpaceFormLoss(PrivacyLossLaw):
             The two radii for each t, and whether the loss at the first center is
             larger than t.
         """
+        # The radii of the Laplace law are not below 0.
         D = self.distance
         far_distance = 2 * self._diameter - D
         if self.kind == "laplace":
@@ -535,6 +575,9 @@ class SpaceFormLoss(PrivacyLossLaw):
         at medium radii, in some directions; at large radii, in none. Only the smaller
         of the two tails is integrated. The other one is its complement.
 
+        Both tails must keep their relative precision however small they are;
+        tests/privacy/test_space_form.py compares them with another integral.
+
         Parameters
         ----------
         t : array
@@ -545,10 +588,12 @@ class SpaceFormLoss(PrivacyLossLaw):
         log_upper, log_lower : array
             One logarithm for each t.
         """
+        # The radii at which one integral ends and the next one begins, relative to the
+        # mode. `ends` has one row for each radius and one column for each t.
         t = np.asarray(t, np.float64)
         level_set = self._level_set(t)
         radii = [np.zeros_like(t), *level_set.radii, np.full_like(t, self._diameter)]
-        ends = np.stack(radii) - self.mode  # one row for each radius
+        ends = np.stack(radii) - self.mode
 
         # The integral over the small radii belongs to one of the two tails.
         log_center = self._radial_integral(t, ends[0], ends[1], Direction.ALL)
@@ -556,12 +601,13 @@ class SpaceFormLoss(PrivacyLossLaw):
         log_center_below = np.where(level_set.center_exceeds, -math.inf, log_center)
 
         # The upper tail: the small radii, and those at which some directions count.
-        pieces = [log_center_above]
+        log_integrals = [log_center_above]
         for low, high in pairwise(ends[1:-1]):
-            pieces.append(self._radial_integral(t, low, high, Direction.ABOVE))
-        log_upper = log_sum_exp(np.stack(pieces), axis=0) - self.log_mass
+            log_integrals.append(self._radial_integral(t, low, high, Direction.ABOVE))
+        log_upper = log_sum_exp(np.stack(log_integrals), axis=0) - self.log_mass
         log_upper = np.minimum(log_upper, 0.0)
 
+        # The smaller tail keeps all its digits; the larger one is 1 minus the smaller.
         # Case 1: the upper tail is the smaller one; the lower tail is its complement.
         log_lower = np.full_like(t, -math.inf)
         upper_is_small = log_upper < self._upper_is_small
@@ -603,11 +649,14 @@ class SpaceFormLoss(PrivacyLossLaw):
         array
             One logarithm for each t, at most −0.5 in spite of rounding.
         """
-        pieces = [log_center]
+        # Small radii, then medium ones, then large ones.
+        log_integrals = [log_center]
         for low, high in pairwise(ends[1:-1]):
-            pieces.append(self._radial_integral(t, low, high, Direction.BELOW))
-        pieces.append(self._radial_integral(t, ends[-2], ends[-1], Direction.ALL))
-        log_tail = log_sum_exp(np.stack(pieces), axis=0) - self.log_mass
+            log_integrals.append(self._radial_integral(t, low, high, Direction.BELOW))
+        log_far = self._radial_integral(t, ends[-2], ends[-1], Direction.ALL)
+        log_integrals.append(log_far)
+
+        log_tail = log_sum_exp(np.stack(log_integrals), axis=0) - self.log_mass
         return np.minimum(log_tail, _LARGEST_LOG_OF_SMALLER_TAIL)
 
     def _log_integrand(
@@ -668,6 +717,9 @@ class SpaceFormLoss(PrivacyLossLaw):
         grids close in on it. On a space that is not compact, the first grid is extended
         until the integrand has fallen to e^-42 of its peak.
 
+        An interval that is too large only costs accuracy of the quadrature, which
+        `resolved` measures; one that is too small would lose probability.
+
         Parameters
         ----------
         t : array
@@ -699,6 +751,8 @@ class SpaceFormLoss(PrivacyLossLaw):
             is_open = (last < high) & (values[:, -1:] > negligible)
             if not np.any(is_open):
                 break
+
+            # Append one grid point to every row; rows that have ended repeat theirs.
             farther = np.minimum(nearest_to_mode + 2 * (last - nearest_to_mode), high)
             last = np.where(is_open, farther, last)
             last_value = self._log_integrand(last, t, direction, is_rough=True)
@@ -735,7 +789,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         nodes, log_weights : array
             The values of u and the logarithms of the weights. Each row is one interval.
         """
-        offset, weight = endpoint_quadrature(self.order)
+        offset, weight = endpoint_quadrature(self.order)  # a rule on (0, 2)
         with np.errstate(divide="ignore"):
             if is_logarithmic:
                 # A radius of 0 has no logarithm; any small positive number will do.
@@ -754,9 +808,10 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> Array:
         """Return log ∫ρ(m+u)/ρ(m)·F du from low to high, for each t.
 
-        It is one piece of a tail of the privacy loss. r = m + u is the distance from
-        the first center, ρ its density and m the mode of ρ. F is the probability, given
-        r, that the direction of an output is one of those that count.
+        A tail of the privacy loss is a sum of such integrals, over small, medium and
+        large r. r = m + u is the distance from the first center, ρ its density and m
+        the mode of ρ. F is the probability, given r, that the direction of an output is
+        one of those that count.
 
         Parameters
         ----------
@@ -787,6 +842,8 @@ class SpaceFormLoss(PrivacyLossLaw):
             log_integrals[is_nonempty] = np.logaddexp(log_below, log_above)
             return log_integrals
 
+        # Find where the integrand matters, and apply one quadrature rule there. Rows
+        # are values of t, columns are nodes.
         left, right = self._find_support_in(t, low, high, direction)
         is_logarithmic = self.kind == "laplace" and direction is not Direction.ALL
         u, log_weight = self._quadrature_in(left, right, is_logarithmic)
@@ -836,7 +893,7 @@ def _solve_m_tan_m(target: float) -> float:
     Returns
     -------
     float
-        m.
+        The root m.
     """
     scale = max(target, 1.0)
     upper = min(math.sqrt(target), math.pi / 2)
@@ -847,7 +904,7 @@ def _solve_m_tan_m(target: float) -> float:
         """Return m·sin m − target·cos m, divided by the larger of target and 1."""
         return (m * math.sin(m) - target * math.cos(m)) / scale
 
-    return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=1e-300))
+    return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=NO_ABSOLUTE_ERROR))
 
 
 def _solve_m_tanh_m(target: float) -> float:
@@ -864,15 +921,18 @@ def _solve_m_tanh_m(target: float) -> float:
     Returns
     -------
     float
-        m.
+        The root m.
     """
-    upper = target + math.sqrt(target) + 1e-300
+    # Doubled below, so that rounding cannot put it left of the root; it is never 0.
+    upper = target + math.sqrt(target) + NO_ABSOLUTE_ERROR
 
     def difference(m: float) -> float:
         """Return m·tanh m/target − 1."""
         return m * math.tanh(m) / target - 1.0
 
-    return float(scipy.optimize.brentq(difference, 0.0, 2 * upper, xtol=1e-300))
+    return float(
+        scipy.optimize.brentq(difference, 0.0, 2 * upper, xtol=NO_ABSOLUTE_ERROR)
+    )
 
 
 def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:
@@ -894,12 +954,15 @@ def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:
         The last negligible grid point before, and the first one after, the values that
         are not negligible; or the ends of the grid.
     """
-    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
+    largest = log_values.max(axis=1, keepdims=True)
+    is_inside = log_values >= largest - _NEGLIGIBLE_DEPTH
+
+    # One grid point before the first True of each row, and one after the last True.
     n_points = is_inside.shape[1]
-    first = np.maximum(np.argmax(is_inside, axis=1) - 1, 0)
-    last_inside = np.minimum(
-        n_points - np.argmax(is_inside[:, ::-1], axis=1), n_points - 1
-    )
-    left = np.take_along_axis(u, first[:, None], 1)
-    right = np.take_along_axis(u, last_inside[:, None], 1)
+    left_index = np.maximum(np.argmax(is_inside, axis=1) - 1, 0)
+    n_points_after_last = np.argmax(is_inside[:, ::-1], axis=1)
+    right_index = np.minimum(n_points - n_points_after_last, n_points - 1)
+
+    left = np.take_along_axis(u, left_index[:, None], 1)
+    right = np.take_along_axis(u, right_index[:, None], 1)
     return left, right

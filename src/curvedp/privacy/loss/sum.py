@@ -28,7 +28,7 @@ from curvedp.privacy.loss.law import PrivacyLossLaw
 
 # A bound on the relative error of the tails. The density of B is the derivative of a
 # table, which loses digits; the largest error that was measured is 1e-10.
-MARGIN = 4e-9
+RELATIVE_ERROR_OF_SUM = 4e-9
 # The relative error of the tails if B has a closed form, so that no digits are lost.
 _RESOLUTION_WITH_CLOSED_FORM = 2e-10
 # Offsets from the mean of B, in standard deviations of B, of the grid on which the
@@ -48,16 +48,19 @@ _TEST_LOSSES = np.array([0.0, 0.3, 1.0, 2.0, 4.0, 8.0])
 _LOG_TAIL_TOLERANCE = 1e-10
 _LOG_TAIL_RELATIVE_TOLERANCE = 1e-12
 # Tables must reach this many standard deviations of A + B past the losses in question.
+# Beyond 20 deviations a nearly normal density is e^-200 of its peak: more is safe, and
+# less would evaluate a table beyond its end.
 _TABLE_MARGIN = 20
 # Rounds in which the support of an integrand is narrowed down.
 _SUPPORT_ROUNDS = 3
 
 
-class LossOnLine(Protocol):
+class SummandLoss(Protocol):
     """What a privacy loss L must provide to be added to another one.
 
-    These are its tails and its density at any real number. P₁ is the output
-    distribution on the first of two neighboring data sets.
+    These are its tails and its density at any loss, positive or negative: the sum of
+    two losses needs both signs. P₁ is the output distribution on the first of two
+    neighboring data sets.
 
     Attributes
     ----------
@@ -70,8 +73,8 @@ class LossOnLine(Protocol):
     max_loss: float
     breakpoints: tuple[float, ...]
 
-    def cover(self, t: float) -> None:
-        """Prepare for losses up to t; a table of the loss may be extended in place.
+    def extend_table_to(self, t: float) -> None:
+        """Extend a table of the loss in place, so that it contains all losses up to t.
 
         Parameters
         ----------
@@ -79,7 +82,7 @@ class LossOnLine(Protocol):
             The largest loss at which the methods below will be called.
         """
 
-    def log_upper_on_line(self, t: Array) -> Array:
+    def log_upper_tail_at_any_loss(self, t: Array) -> Array:
         """Return the log upper tail, log P₁(L > t), of the privacy loss L.
 
         Parameters
@@ -93,7 +96,7 @@ class LossOnLine(Protocol):
             One logarithm <= 0 for each t; −infinity where the loss never exceeds t.
         """
 
-    def log_lower_on_line(self, t: Array) -> Array:
+    def log_lower_tail_at_any_loss(self, t: Array) -> Array:
         """Return the log lower tail, log P₁(L <= t), of the privacy loss L.
 
         Parameters
@@ -107,7 +110,7 @@ class LossOnLine(Protocol):
             One logarithm <= 0 for each t; −infinity where the loss always exceeds t.
         """
 
-    def log_density_on_line(self, t: Array) -> Array:
+    def log_density_at_any_loss(self, t: Array) -> Array:
         """Return the logarithm of the density of the privacy loss L under P₁.
 
         Parameters
@@ -137,10 +140,10 @@ class GaussianLoss:
         self.max_loss = math.inf
         self.breakpoints: tuple[float, ...] = ()
 
-    def cover(self, t: float) -> None:
-        """Do nothing: there is no table, and closed forms hold at every loss t."""
+    def extend_table_to(self, t: float) -> None:
+        """Do nothing: closed forms hold at every loss t, and there is no table."""
 
-    def log_upper_on_line(self, t: Array) -> Array:
+    def log_upper_tail_at_any_loss(self, t: Array) -> Array:
         """Return log P(L > t) for the privacy loss L ~ N(μ²/2, μ²).
 
         Parameters
@@ -155,7 +158,7 @@ class GaussianLoss:
         """
         return np.asarray(log_ndtr(self.mu / 2 - t / self.mu))
 
-    def log_lower_on_line(self, t: Array) -> Array:
+    def log_lower_tail_at_any_loss(self, t: Array) -> Array:
         """Return log P(L <= t) for the privacy loss L ~ N(μ²/2, μ²).
 
         Parameters
@@ -170,7 +173,7 @@ class GaussianLoss:
         """
         return np.asarray(log_ndtr(t / self.mu - self.mu / 2))
 
-    def log_density_on_line(self, t: Array) -> Array:
+    def log_density_at_any_loss(self, t: Array) -> Array:
         """Return the logarithm of the density of N(μ²/2, μ²) at t.
 
         Parameters
@@ -193,7 +196,7 @@ class SumOfLosses(PrivacyLossLaw):
 
     Parameters
     ----------
-    a, b : LossOnLine
+    a, b : SummandLoss
         The summands A and B. The convolution integral runs over the values of B, so B
         should be the narrower one.
     a_scale, b_scale : float
@@ -211,18 +214,30 @@ class SumOfLosses(PrivacyLossLaw):
     loss_scale: float = 0.0
 
     def __init__(
-        self, a: LossOnLine, b: LossOnLine, a_scale: float, b_scale: float
+        self, a: SummandLoss, b: SummandLoss, a_scale: float, b_scale: float
     ) -> None:
-        """Store the summands and compute the properties of their sum."""
+        """Store the summands and compute the properties of their sum.
+
+        Parameters
+        ----------
+        a, b : SummandLoss
+            The two independent privacy losses A and B.
+        a_scale, b_scale : float
+            About their standard deviations. B should have the smaller one.
+        """
+        # The summands, and the properties of their sum.
         self.a = a
         self.b = b
         self.b_scale = b_scale
         self.loss_scale = math.hypot(a_scale, b_scale)
         self.max_loss = a.max_loss + b.max_loss
+
+        # If B has a closed form, its density loses no digits.
         if isinstance(b, GaussianLoss):
             self.resolution = _RESOLUTION_WITH_CLOSED_FORM
         else:
-            self.resolution = MARGIN / 4
+            self.resolution = RELATIVE_ERROR_OF_SUM / 4
+
         self.breakpoints = self._find_breakpoints()
         self.order = self._find_resolving_order()
 
@@ -241,6 +256,7 @@ class SumOfLosses(PrivacyLossLaw):
         if math.isinf(self.a.max_loss) or math.isinf(self.b.max_loss):
             return ()
         breakpoints = set()
+        # Every sum and difference of a point of A and a point of B.
         for point_of_a in [*self.a.breakpoints, self.a.max_loss]:
             for point_of_b in [*self.b.breakpoints, self.b.max_loss]:
                 breakpoints.add(point_of_a + point_of_b)
@@ -260,21 +276,18 @@ class SumOfLosses(PrivacyLossLaw):
         int
             A power of 2 from 64 to 1024.
         """
+        # The losses at which two rules are compared.
         test_losses = self.loss_scale * _TEST_LOSSES
         test_losses = test_losses[test_losses < 0.9 * self.max_loss]
+
+        # Double the number of nodes until the tails agree.
         order = _FEWEST_NODES
         log_tails = self._log_tails(test_losses, order)
         while order < _MOST_NODES:
             finer_log_tails = self._log_tails(test_losses, 2 * order)
-            differences_are_small = [
-                np.all(
-                    np.abs(coarse - finer)
-                    <= _LOG_TAIL_TOLERANCE
-                    + _LOG_TAIL_RELATIVE_TOLERANCE * np.abs(coarse)
-                )
-                for coarse, finer in zip(log_tails, finer_log_tails, strict=True)
-            ]
-            if all(differences_are_small):
+            upper_agrees = _log_tails_agree(log_tails[0], finer_log_tails[0])
+            lower_agrees = _log_tails_agree(log_tails[1], finer_log_tails[1])
+            if upper_agrees and lower_agrees:
                 break
             order = 2 * order
             log_tails = finer_log_tails
@@ -302,7 +315,8 @@ class SumOfLosses(PrivacyLossLaw):
     def _log_tails(self, t: Array, order: int) -> tuple[Array, Array]:
         """Return log P₁(A + B > t) and log P₁(A + B <= t), with `order` nodes.
 
-        With f_B the density of B, and T_A and T_B the largest values of |A| and |B|,
+        Let f_B be the density of B, and T_A and T_B the largest values of |A| and |B|
+        (`a.max_loss` and `b.max_loss` in the code). Then
 
             P₁(A + B > t) = ∫_low^high f_B(b)·P₁(A > t − b) db + P₁(B > high),
 
@@ -311,7 +325,13 @@ class SumOfLosses(PrivacyLossLaw):
         P₁(B <= low). Finally both tails are divided by their sum, which is 1 up to the
         error of f_B.
 
-        The tables of A and B may be extended in place.
+        At a loss t, the convolution evaluates the tables of A and B at losses up to
+        about 2t, and a little farther where the integrand ends. So they are first
+        extended in place to `largest_loss`.
+
+        The integral covers the values of B in [low, high], and the last term those
+        above `high`. Both must use the same `high`, or values would be counted twice.
+        tests/privacy/test_loss_sum.py compares the tails with closed forms.
 
         Parameters
         ----------
@@ -326,25 +346,32 @@ class SumOfLosses(PrivacyLossLaw):
             The logarithms of the two tails, at most 0, with the shape of `t`.
         """
         a, b = self.a, self.b
-        largest_loss = 2 * float(t.max()) + _TABLE_MARGIN * self.loss_scale
-        a.cover(largest_loss)
-        b.cover(largest_loss)
 
+        # Make the tables long enough.
+        largest_loss = 2 * float(t.max()) + _TABLE_MARGIN * self.loss_scale
+        a.extend_table_to(largest_loss)
+        b.extend_table_to(largest_loss)
+
+        # The two convolution integrals.
         low = np.maximum(t - a.max_loss, -b.max_loss)
         high = np.minimum(t + a.max_loss, b.max_loss)
-        log_upper = self._log_convolution(t, low, high, a.log_upper_on_line, order)
-        log_lower = self._log_convolution(t, low, high, a.log_lower_on_line, order)
+        log_upper = self._log_convolution(
+            t, low, high, a.log_upper_tail_at_any_loss, order
+        )
+        log_lower = self._log_convolution(
+            t, low, high, a.log_lower_tail_at_any_loss, order
+        )
 
-        # If b is outside [low, high], b alone decides whether A + B exceeds t.
+        # Values of B outside [low, high] decide alone whether A + B exceeds t.
         if math.isfinite(a.max_loss):
-            upper_of_b = np.where(
-                high < b.max_loss, b.log_upper_on_line(high), -math.inf
+            log_b_above_high = np.where(
+                high < b.max_loss, b.log_upper_tail_at_any_loss(high), -math.inf
             )
-            lower_of_b = np.where(
-                low > -b.max_loss, b.log_lower_on_line(low), -math.inf
+            log_b_below_low = np.where(
+                low > -b.max_loss, b.log_lower_tail_at_any_loss(low), -math.inf
             )
-            log_upper = np.logaddexp(log_upper, upper_of_b)
-            log_lower = np.logaddexp(log_lower, lower_of_b)
+            log_upper = np.logaddexp(log_upper, log_b_above_high)
+            log_lower = np.logaddexp(log_lower, log_b_below_low)
 
         # The total is 1 up to the error of the density, which both tails share.
         log_total = np.logaddexp(log_upper, log_lower)
@@ -395,7 +422,7 @@ class SumOfLosses(PrivacyLossLaw):
 
         def log_integrand(b: Array) -> Array:
             """Return log(f_B(b)·tail(t − b)), one row for each t."""
-            return np.asarray(self.b.log_density_on_line(b) + log_tail(t - b))
+            return np.asarray(self.b.log_density_at_any_loss(b) + log_tail(t - b))
 
         # Step 1.
         mean_of_b = self.b_scale**2 / 2
@@ -410,14 +437,33 @@ class SumOfLosses(PrivacyLossLaw):
             b = left + (right - left) * _GRID_FRACTIONS
 
         # Step 3. The rule is one for (0, 2); halved, it is one for (0, 1).
-        nodes, weights = (values / 2 for values in endpoint_quadrature(order))
+        nodes_on_02, weights_on_02 = endpoint_quadrature(order)
+        nodes = nodes_on_02 / 2
+        weights = weights_on_02 / 2
+        width = right - left
         with np.errstate(divide="ignore"):
-            log_terms = (
-                log_integrand(left + (right - left) * nodes)
-                + np.log(weights)
-                + np.log(right - left)
-            )
+            log_values = log_integrand(left + width * nodes)
+            log_terms = log_values + np.log(weights) + np.log(width)
             return log_sum_exp(log_terms, axis=1)
+
+
+def _log_tails_agree(log_tail: Array, finer_log_tail: Array) -> bool:
+    """Return whether two computations of a log tail differ by a tolerance at most.
+
+    The tolerance is 1e-10 + 1e-12·|log tail|, at every loss.
+
+    Parameters
+    ----------
+    log_tail, finer_log_tail : array
+        The logarithms of a tail at the same losses, with few and with many nodes.
+
+    Returns
+    -------
+    bool
+        True if no difference exceeds the tolerance.
+    """
+    tolerance = _LOG_TAIL_TOLERANCE + _LOG_TAIL_RELATIVE_TOLERANCE * np.abs(log_tail)
+    return bool(np.all(np.abs(log_tail - finer_log_tail) <= tolerance))
 
 
 def _find_support(b: Array, log_values: Array) -> tuple[Array, Array]:
@@ -425,6 +471,8 @@ def _find_support(b: Array, log_values: Array) -> tuple[Array, Array]:
 
     Each function is known on a grid. A value is negligible if it is below e^-42 of the
     largest value of that function. A grid may contain a point several times.
+
+    Points outside of the result must be negligible; a larger interval is valid too.
 
     Parameters
     ----------
@@ -439,13 +487,17 @@ def _find_support(b: Array, log_values: Array) -> tuple[Array, Array]:
         The last grid point before, and the first one after, the values that are not
         negligible; or the ends of the grid.
     """
-    is_inside = log_values >= log_values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
-    first = np.argmax(is_inside, axis=1)[:, None]
-    last_inside = (
-        is_inside.shape[1] - 1 - np.argmax(is_inside[:, ::-1], axis=1)[:, None]
-    )
-    first_b = np.take_along_axis(b, first, 1)
-    last_b = np.take_along_axis(b, last_inside, 1)
-    left = np.max(np.where(b < first_b, b, b[:, :1]), axis=1, keepdims=True)
-    right = np.min(np.where(b > last_b, b, b[:, -1:]), axis=1, keepdims=True)
+    largest = log_values.max(axis=1, keepdims=True)
+    is_inside = log_values >= largest - _NEGLIGIBLE_DEPTH
+
+    # The first and the last grid point of each row that is not negligible.
+    n_points = is_inside.shape[1]
+    first_index = np.argmax(is_inside, axis=1)[:, None]
+    last_index = n_points - 1 - np.argmax(is_inside[:, ::-1], axis=1)[:, None]
+    first_inside = np.take_along_axis(b, first_index, 1)
+    last_inside = np.take_along_axis(b, last_index, 1)
+
+    # The nearest different grid point on either side, or the end of the grid.
+    left = np.max(np.where(b < first_inside, b, b[:, :1]), axis=1, keepdims=True)
+    right = np.min(np.where(b > last_inside, b, b[:, -1:]), axis=1, keepdims=True)
     return left, right

@@ -44,12 +44,17 @@ from curvedp.privacy.pld.discretize import (
     connect_the_dots,
 )
 
-# The number of grid points of a window, at most and at least, and per deviation.
+# The number of grid points of a window, at least, at most, and per deviation. They
+# decide how tight and how fast the result is, not whether it holds.
 _MIN_WINDOW_POINTS = 1 << 15
 _MAX_WINDOW_POINTS = 1 << 20
 _POINTS_PER_DEVIATION = 1100
+# Points of a grid that a window does not use, so that rounding its ends to the grid
+# cannot make it longer than the grid.
+_SPARE_GRID_POINTS = 8
 # The grid of the coarse discretization, see `loss_grid`.
 _COARSE_GROWTH = 0.03
+_COARSE_BITS = 24  # its smallest cell is 2^-24 of the largest loss
 _COARSE_MIN_POINTS = 200
 # The values of −log δ at which the tilts are best. δ = 1e-44 is e^-101.
 _LEVELS = (6.0, 18.0, 36.0, 60.0, 90.0)
@@ -71,12 +76,14 @@ _LARGEST_LOSS = 1e300
 # The search for a tilt ends where its bracket is narrower than this factor. A tilt that
 # is off by 2 % is nearly as good as the best one.
 _TILT_TOLERANCE = 1.02
+# A bracket of that search that begins at 0 is divided here, as it has no geometric mean.
+_FIRST_DIVISOR = 1024
 # A deviation below this number counts as this number, so that it can be a divisor.
 _SMALLEST_DEVIATION = 1e-300
 _WIDTH_BITS = 28  # of the width of a grid, so that its multiples by 25 bits are exact
 
 
-class TiltCenter(NamedTuple):
+class Tilt(NamedTuple):
     """An exponential tilt of the total loss, and the loss at which it is best."""
 
     rate: float  # λ
@@ -94,11 +101,11 @@ class Window(NamedTuple):
     width: float  # the distance of neighboring grid points
     low: float  # the first loss of the range
     high: float  # the last loss of the range
-    rate_below: float  # of Chernoff's bound for smaller losses
-    rate_beyond: float  # of Chernoff's bound for larger losses
+    rate_below: float  # the rate of Chernoff's bound on losses below the range
+    rate_beyond: float  # the rate of Chernoff's bound on losses beyond it
 
 
-class Curve(NamedTuple):
+class DeltaCurve(NamedTuple):
     """Upper bounds on δ(ε) at consecutive multiples ε of a width."""
 
     width: float
@@ -127,7 +134,17 @@ class ComposedPLD:
         counts: tuple[int, ...],
         fineness: float = 1.0,
     ) -> None:
-        """Discretize every mechanism coarsely, to find where its losses are."""
+        """Discretize every mechanism coarsely, to find where its losses are.
+
+        Parameters
+        ----------
+        pairs : tuple of PairProfile
+            Upper bounds on δ(ε) of each mechanism.
+        counts : tuple of int
+            How often each mechanism is used.
+        fineness : float
+            A factor by which the number of grid points is multiplied.
+        """
         self._pairs = pairs
         self._counts = counts
         self._fineness = fineness
@@ -138,15 +155,16 @@ class ComposedPLD:
         self._largest_loss_of_most_used = most_used.truncation
 
         coarse_widths = [
-            2.0 ** math.floor(math.log2(pair.truncation) - 24) for pair in pairs
+            2.0 ** math.floor(math.log2(pair.truncation) - _COARSE_BITS)
+            for pair in pairs
         ]
-        self._coarse = [
+        self._coarse_plds = [
             connect_the_dots(pair, width, _COARSE_GROWTH, _COARSE_MIN_POINTS)
             for pair, width in zip(pairs, coarse_widths, strict=True)
         ]
         self._smallest_width = max(coarse_widths)
         self._discretized: dict[float, list[DiscretePLD]] = {}
-        self._curves: dict[int, Curve] = {}
+        self._curves: dict[int, DeltaCurve] = {}
 
     # ---- δ and ε
 
@@ -159,7 +177,7 @@ class ComposedPLD:
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -167,10 +185,12 @@ class ComposedPLD:
             δ(ε) in [0, 1], of the shape of `eps`.
         """
         delta = np.ones(eps.shape)
-        tilt_of_eps = np.searchsorted(self.ends[:-1], eps)
+        tilt_of_eps = np.searchsorted(self.largest_eps_of_tilts[:-1], eps)
         for tilt_index in np.unique(tilt_of_eps):
-            is_served = tilt_of_eps == tilt_index
-            delta[is_served] = self._delta_by_tilt(int(tilt_index), eps[is_served])
+            uses_tilt = tilt_of_eps == tilt_index
+            delta[uses_tilt] = self._delta_by_tilt(int(tilt_index), eps[uses_tilt])
+
+        # With very many uses, the bound without a tilt may be smaller.
         if self._has_many_steps:
             return np.minimum(delta, self._interpolate(0, eps))
         return delta
@@ -194,15 +214,18 @@ class ComposedPLD:
         tilt_index = self._tilt_around_epsilon(delta)
         if tilt_index is None:
             return math.inf, math.inf
-        low = self._smallest_loss_of_tilt(tilt_index)
-        high = self.ends[tilt_index]
 
-        # One grid point past the first one with a small enough δ.
-        curve = self._curve(tilt_index)
-        first_row = max(math.ceil(low / curve.width) - curve.first_index, 0)
-        rows_small_enough = np.nonzero(curve.delta[first_row:] <= delta)[0]
-        if len(rows_small_enough):
-            next_index = curve.first_index + first_row + rows_small_enough[0] + 1
+        # The interval of ε for which this tilt is used contains the answer.
+        low = self._smallest_loss_of_tilt(tilt_index)
+        high = self.largest_eps_of_tilts[tilt_index]
+
+        # A closer upper end: one grid point past the first one with a small enough δ.
+        curve = self._delta_curve(tilt_index)
+        start = max(math.ceil(low / curve.width) - curve.first_index, 0)
+        is_small_enough = curve.delta[start:] <= delta
+        positions = start + np.nonzero(is_small_enough)[0]
+        if len(positions):
+            next_index = curve.first_index + positions[0] + 1
             high = min(float(next_index * curve.width), high)
         return low, high
 
@@ -215,7 +238,7 @@ class ComposedPLD:
         Parameters
         ----------
         tilt_index : int
-            The position of the tilt in `centers`.
+            The position of the tilt in `tilts`.
 
         Returns
         -------
@@ -224,7 +247,7 @@ class ComposedPLD:
         """
         if tilt_index == 0:
             return 0.0
-        return math.nextafter(self.ends[tilt_index - 1], math.inf)
+        return math.nextafter(self.largest_eps_of_tilts[tilt_index - 1], math.inf)
 
     def _tilt_around_epsilon(self, delta: float) -> int | None:
         """Return which tilt is used for the smallest ε with δ(ε) <= delta.
@@ -243,19 +266,23 @@ class ComposedPLD:
         int or None
             The index of the tilt; None if δ(ε) exceeds `delta` at every ε.
         """
-        n_tilts = len(self.ends)
+        # Start at the tilt that is best at this δ.
+        n_tilts = len(self.largest_eps_of_tilts)
         visited: set[int] = set()
         tilt_index = 0
         if not self._has_many_steps:
             best_level = int(np.searchsorted(_LEVELS, -math.log(delta)))
             tilt_index = min(best_level, n_tilts - 1)
 
+        # Move to the tilt whose interval of ε contains the crossing of `delta`.
         while True:
             smallest_loss = self._smallest_loss_of_tilt(tilt_index)
-            largest_loss = min(self.ends[tilt_index], _LARGEST_LOSS)
+            largest_loss = min(self.largest_eps_of_tilts[tilt_index], _LARGEST_LOSS)
             delta_at_begin, delta_at_end = self.delta(
                 np.array([smallest_loss, largest_loss])
             )
+
+            # A tilt that was visited is not visited again, so that the search ends.
             visited.add(tilt_index)
             has_new_previous = tilt_index > 0 and tilt_index - 1 not in visited
             has_next = tilt_index + 1 < n_tilts
@@ -273,17 +300,18 @@ class ComposedPLD:
         """Return δ(ε), computed under one tilt or, where that is poor, under several.
 
         A tilt multiplies masses at a loss L by e^{λL − κ}, with a rate λ and a constant
-        κ. To undo it far below the mean loss of the tilt magnifies a rounding error by
-        e^{λ·(mean loss − ε)}. This matters if the losses form separate clusters, as
-        when a bounded loss is added to a small Gaussian one. There the smallest of the
-        bounds by this tilt and all earlier ones is returned.
+        κ. If ε is far below the mean loss of the tilt, undoing the tilt magnifies a
+        rounding error by e^{λ·(mean loss − ε)}. This matters if the losses form
+        separate clusters: for example, if a bounded loss is added to a small Gaussian
+        one. At such ε the bounds by this tilt and by all earlier ones are computed, and
+        the smallest is returned.
 
         Parameters
         ----------
         tilt_index : int
-            The position of the tilt in `centers`.
+            The position of the tilt in `tilts`.
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
@@ -291,8 +319,11 @@ class ComposedPLD:
             Upper bounds on δ(ε), of the shape of `eps`.
         """
         delta = self._interpolate(tilt_index, eps)
-        center = self.centers[tilt_index]
-        log_magnification = center.rate * np.maximum(center.mean_loss - eps, 0.0)
+
+        # Use the earlier tilts too where a rounding error is magnified by more than
+        # e^20.
+        tilt = self.tilts[tilt_index]
+        log_magnification = tilt.rate * np.maximum(tilt.mean_loss - eps, 0.0)
         is_magnified = log_magnification > _MAX_MAGNIFICATION
         if tilt_index > 0 and is_magnified.any():
             delta_by_earlier = self._delta_by_tilt(tilt_index - 1, eps[is_magnified])
@@ -304,37 +335,42 @@ class ComposedPLD:
 
         The interpolation is linear in e^ε. Since δ is convex in e^ε, it gives an upper
         bound. Below the first grid point it is the chord to e^ε = 0, where every
-        privacy profile is 1.
+        privacy profile is 1. Every rounding must go toward a larger δ;
+        tests/privacy/test_pld.py compares the result with closed forms.
 
         Parameters
         ----------
         tilt_index : int
-            The position of the tilt in `centers`.
+            The position of the tilt in `tilts`.
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
         array
             Upper bounds on δ(ε), of the shape of `eps`.
         """
-        width, first, delta = self._curve(tilt_index)
+        width, first, delta = self._delta_curve(tilt_index)
         last_loss = (first + len(delta) - 1) * width
         # Rounding the position and the weight down makes δ larger, because δ decreases
-        # (Theorem C2, lines (q) and (r)).
+        # (docs/theory/accounting.md, Theorem C2, (q) and (r)).
         position = (
             np.minimum(eps, last_loss) / width * (1 - POSITION_ERROR * UNIT_ROUNDOFF)
         )
+
+        # Between two grid points: the chord from the left one to the right one.
         left = np.maximum(np.floor(position).astype(np.int64) - first, 0)
         right = np.minimum(left + 1, len(delta) - 1)
         weight = np.expm1((position - left - first) * width) / math.expm1(width)
         weight = np.clip(
             weight * (1 - WEIGHT_ERROR * UNIT_ROUNDOFF * (1 + width)), 0.0, 1.0
         )
-        chord_error = CHORD_ERROR * UNIT_ROUNDOFF  # line (s)
+        # The rounding of a chord: docs/theory/accounting.md, Theorem C2 (s).
+        chord_error = CHORD_ERROR * UNIT_ROUNDOFF
         on_grid = delta[left] * (1 - weight) + delta[right] * weight
         on_grid = np.minimum(round_up(on_grid, chord_error), 1.0)
 
+        # Below the first grid point: the chord from there to e^ε = 0.
         rise = -np.expm1(np.minimum(position - first, 0.0) * width)
         below_grid = delta[0] + (1 - delta[0]) * rise
         below_grid = np.minimum(round_up(below_grid, chord_error), 1.0)
@@ -342,24 +378,26 @@ class ComposedPLD:
 
     # ---- one tilt
 
-    def _curve(self, tilt_index: int) -> Curve:
+    def _delta_curve(self, tilt_index: int) -> DeltaCurve:
         """Return δ at the grid points of one tilt. It is computed once and stored.
 
         Parameters
         ----------
         tilt_index : int
-            The position of the tilt in `centers`.
+            The position of the tilt in `tilts`.
 
         Returns
         -------
-        Curve
+        DeltaCurve
             Upper bounds on δ at the multiples of the grid's width.
         """
         if tilt_index not in self._curves:
-            self._curves[tilt_index] = self._compute_curve(self.window(tilt_index))
+            self._curves[tilt_index] = self._compute_delta_curve(
+                self.window(tilt_index)
+            )
         return self._curves[tilt_index]
 
-    def _factors(self, width: float) -> list[Factor]:
+    def _discretized_factors(self, width: float) -> list[Factor]:
         """Return the mechanisms, discretized on one grid of losses, with their counts.
 
         The discretized mechanisms are stored for the next call.
@@ -380,12 +418,16 @@ class ComposedPLD:
             ]
         return list(zip(self._discretized[width], self._counts, strict=True))
 
-    def _compute_curve(self, window: Window) -> Curve:
+    def _compute_delta_curve(self, window: Window) -> DeltaCurve:
         """Return upper bounds on δ(ε) at grid points ε >= 0, computed under one tilt.
 
         The losses of all mechanisms are discretized, tilted (masses at a loss L are
         multiplied by e^{rate·L − κ}) and convolved. The mass at infinite losses, and
         that beyond the window, are added to every δ.
+
+        Every step must round δ up, with the error of its line in the table below
+        Theorem C2 (docs/theory/accounting.md). tests/privacy/test_pld.py compares the
+        result with exact compositions.
 
         Parameters
         ----------
@@ -394,25 +436,16 @@ class ComposedPLD:
 
         Returns
         -------
-        Curve
+        DeltaCurve
             δ at the grid points, rounded up.
         """
         rate = window.rate
         width = window.width
-        factors = self._factors(width)
+        factors = self._discretized_factors(width)
 
-        # The range of grid indices: the window, or all losses if they are bounded.
+        # The range of grid indices, and the length of a transform that holds it.
         last_index = sum(count * int(pld.index[-1]) for pld, count in factors)
-        if math.isinf(window.rate_below):
-            start = -last_index
-        else:
-            start = math.floor(window.low / width)
-        if math.isinf(window.rate_beyond):
-            end = last_index + 1
-        else:
-            end = math.ceil(window.high / width)
-        # The window was found on a coarse grid, where the largest loss can be larger.
-        end = max(end, start + 1)
+        start, end = _index_range(window, last_index)
         size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
 
         # Convolve, and compute δ at the grid points >= 0 in units of e^{κ − rate·ε}.
@@ -424,7 +457,8 @@ class ComposedPLD:
             masses_from_start[first - start :], rate, width, convolution.error
         )
 
-        # Undo the tilt, with the rounding error of Theorem C2, line (n).
+        # Undo the tilt; the rounding error is (n) of docs/theory/accounting.md, Theorem
+        # C2.
         exponent = convolution.kappa - rate * (grid * width)
         rounding = (
             UNTILT_ERROR
@@ -434,38 +468,39 @@ class ComposedPLD:
         delta *= np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT))
         delta[grid >= last_index] = 0.0
 
-        # Add the mass outside of the window, with the rounding error of line (t).
+        # Add the mass outside of the window; the rounding error is (t) of
+        # docs/theory/accounting.md, Theorem C2.
         last_loss = (start + size - 1) * width
         log_mass_beyond = log_tail_mass(factors, window.rate_beyond, last_loss)
         mass_outside = mass_at_infinity(factors) + math.exp(log_mass_beyond)
         sum_error = SUM_ERROR * UNIT_ROUNDOFF
         delta = np.minimum(round_up(delta + mass_outside, sum_error), 1.0)
-        return Curve(width, first, delta)
+        return DeltaCurve(width, first, delta)
 
     # ---- which tilts are used, from the coarse discretization
 
     @cached_property
-    def centers(self) -> list[TiltCenter]:
+    def tilts(self) -> list[Tilt]:
         """The exponential tilts that are used, with increasing mean losses.
 
         The first one has the rate 0: it changes nothing. The others are best at
         δ = e^-6, e^-18, …, e^-90, as far as the total loss can be that large.
         """
         _, mean_loss = self._log_moment(0.0)
-        candidates = [TiltCenter(0.0, mean_loss)]
+        candidates = [Tilt(0.0, mean_loss)]
         candidates += [
-            self._saddle_point(rate=0.0, level=level, sign=1.0) for level in _LEVELS
+            self._tilt_at_entropy(rate=0.0, level=level, sign=1.0) for level in _LEVELS
         ]
-        return [center for center in candidates if math.isfinite(center.rate)]
+        return [tilt for tilt in candidates if math.isfinite(tilt.rate)]
 
     @cached_property
-    def ends(self) -> list[float]:
+    def largest_eps_of_tilts(self) -> list[float]:
         """The largest ε for which each tilt is used.
 
         It is halfway between the mean losses of this tilt and the next one, and
         infinite for the last tilt.
         """
-        means = [center.mean_loss for center in self.centers]
+        means = [tilt.mean_loss for tilt in self.tilts]
         halfway = [(mean + next_mean) / 2 for mean, next_mean in pairwise(means)]
         return [*halfway, math.inf]
 
@@ -474,29 +509,35 @@ class ComposedPLD:
 
         The range leaves out about e^-26 of the tilted distribution on each side. A grid
         of width w increases the tilted variance by at most the fraction
-        (w/deviation)²/6, with the deviation of a single loss (`_deviation`). The width
-        is chosen so that this is small.
+        (w/deviation)²/6, with the deviation of a single loss (`_typical_deviation`).
+        The width is chosen so that this is small.
 
         Parameters
         ----------
         tilt_index : int
-            The position of the tilt in `centers`.
+            The position of the tilt in `tilts`.
 
         Returns
         -------
         Window
             The rate of the tilt, the width of the grid, and the range of losses.
         """
-        rate = self.centers[tilt_index].rate
-        beyond = self._saddle_point(rate, _WINDOW_LEVEL, sign=1.0)
-        below = self._saddle_point(rate, _WINDOW_LEVEL, sign=-1.0)
+        # The range, on each side to where the tilted distribution is about e^-26.
+        rate = self.tilts[tilt_index].rate
+        beyond = self._tilt_at_entropy(rate, _WINDOW_LEVEL, sign=1.0)
+        below = self._tilt_at_entropy(rate, _WINDOW_LEVEL, sign=-1.0)
+
+        # The length of the range, and the number of grid points that it needs.
         length = beyond.mean_loss - below.mean_loss
 
-        deviation = max(self._deviation(rate), _SMALLEST_DEVIATION)
+        # The width, from the number of grid points; a power of 2 suits the transform.
+        deviation = max(self._typical_deviation(rate), _SMALLEST_DEVIATION)
         n_points = length / deviation * _POINTS_PER_DEVIATION
         n_points = min(max(n_points, _MIN_WINDOW_POINTS), _MAX_WINDOW_POINTS)
-        size = 2.0 ** round(math.log2(n_points * self._fineness))
-        width = self._fit_width(max(length / (size - 8), self._smallest_width))
+        grid_size = 2.0 ** round(math.log2(n_points * self._fineness))
+        width = self._width_that_fits_largest_loss(
+            max(length / (grid_size - _SPARE_GRID_POINTS), self._smallest_width)
+        )
         return Window(
             rate=rate,
             width=width,
@@ -506,7 +547,7 @@ class ComposedPLD:
             rate_beyond=beyond.rate,
         )
 
-    def _fit_width(self, width: float) -> float:
+    def _width_that_fits_largest_loss(self, width: float) -> float:
         """Return a slightly larger grid width that puts the largest loss on the grid.
 
         A bounded loss takes its largest value with positive probability. If that value
@@ -525,6 +566,7 @@ class ComposedPLD:
         float
             The new width.
         """
+        # Divide the largest loss into as many whole cells as the width allows.
         largest_loss = self._largest_loss_of_most_used
         n_cells = max(largest_loss // width, 1.0)
         fitted_width = max(largest_loss / n_cells, width)
@@ -537,7 +579,8 @@ class ComposedPLD:
     def _log_moment(self, tilt: float) -> tuple[float, float]:
         """Return κ(λ) = log E[e^{λL}] of the total privacy loss L, and κ′(λ).
 
-        Both come from the coarse discretization, which is good enough to choose tilts.
+        E is the mean over the privacy loss distribution. Both numbers come from the
+        coarse discretization, which is good enough to choose tilts.
 
         Parameters
         ----------
@@ -551,13 +594,16 @@ class ComposedPLD:
         slope : float
             κ′(λ), the mean loss of the tilted distribution.
         """
-        moments = [pld.log_moment(tilt) for pld in self._coarse]
+        moments = [pld.log_moment(tilt) for pld in self._coarse_plds]
+
+        # The losses are independent, so the logarithms of their moments add up. A
+        # mechanism that is used several times counts as often.
         counted_moments = list(zip(self._counts, moments, strict=True))
         kappa = math.fsum(count * value for count, (value, _) in counted_moments)
         slope = math.fsum(count * slope for count, (_, slope) in counted_moments)
         return kappa, slope
 
-    def _saddle_point(self, rate: float, level: float, sign: float) -> TiltCenter:
+    def _tilt_at_entropy(self, rate: float, level: float, sign: float) -> Tilt:
         """Return the tilt at a given relative entropy from another tilt.
 
         It tells how far out losses with the probability e^{−level} are. The tilt of the
@@ -565,6 +611,8 @@ class ComposedPLD:
         κ(λ) = log E[e^{λL}]. A tilt with another rate λ′ has the mean loss κ′(λ′) and,
         relative to the first one, the entropy (λ′ − λ)·κ′(λ′) − κ(λ′) + κ(λ). This
         grows with |λ′ − λ|. The rate at which it reaches `level` is found by bisection.
+
+        A poor tilt makes bounds less tight, but not wrong.
 
         Parameters
         ----------
@@ -578,35 +626,36 @@ class ComposedPLD:
 
         Returns
         -------
-        TiltCenter
+        Tilt
             If no tilt is that far away, one with an infinite rate and the largest loss.
         """
-        kappa_at_rate, _ = self._log_moment(rate)
+        kappa_at_rate, _ = self._log_moment(rate)  # κ(λ)
 
         def entropy_and_mean(step: float) -> tuple[float, float]:
             """Return relative entropy and mean loss at the rate λ′ = λ + sign·step."""
             kappa, mean = self._log_moment(rate + sign * step)
             return sign * step * mean - kappa + kappa_at_rate, mean
 
+        # Even the largest rate may not lead that far.
         low = 0.0
         high = 1.0 / self._smallest_width
         if entropy_and_mean(high)[0] < level:
             largest_loss = sum(
                 count * pld.losses[-1]
-                for count, pld in zip(self._counts, self._coarse, strict=True)
+                for count, pld in zip(self._counts, self._coarse_plds, strict=True)
             )
-            return TiltCenter(sign * math.inf, sign * largest_loss)
+            return Tilt(sign * math.inf, sign * largest_loss)
 
         # Bisection on a logarithmic scale; the first step away from 0 is a guess.
         while high > low * _TILT_TOLERANCE + 1e-12 / self._smallest_width:
-            middle = math.sqrt(low * high) if low else high / 1024
+            middle = math.sqrt(low * high) if low else high / _FIRST_DIVISOR
             if entropy_and_mean(middle)[0] < level:
                 low = middle
             else:
                 high = middle
-        return TiltCenter(rate + sign * high, entropy_and_mean(high)[1])
+        return Tilt(rate + sign * high, entropy_and_mean(high)[1])
 
-    def _deviation(self, rate: float) -> float:
+    def _typical_deviation(self, rate: float) -> float:
         """Return a typical distance of the loss of one mechanism from its mean.
 
         It is measured after the tilt, and sets the width of the grid. With several
@@ -625,8 +674,39 @@ class ComposedPLD:
             The deviation.
         """
         sum_of_squares = 0.0
-        for pld, count in zip(self._coarse, self._counts, strict=True):
+        for pld, count in zip(self._coarse_plds, self._counts, strict=True):
             _, masses = exponential_tilt(pld, rate)
-            distances = np.abs(pld.losses - masses @ pld.losses)
+            mean_loss = masses @ pld.losses
+            distances = np.abs(pld.losses - mean_loss)
             sum_of_squares += count * float(masses @ distances) ** 2
         return math.sqrt(math.pi / 2 * sum_of_squares / sum(self._counts))
+
+
+def _index_range(window: Window, last_index: int) -> tuple[int, int]:
+    """Return the first and the last grid index of the range in which δ is computed.
+
+    On a side with an infinite rate no loss lies beyond the window, and the range goes
+    to the largest possible total loss.
+
+    Parameters
+    ----------
+    window : Window
+        The range of losses, and the width of the grid.
+    last_index : int
+        The largest possible total loss, divided by the width.
+
+    Returns
+    -------
+    start, end : int
+        The indices, start < end.
+    """
+    if math.isinf(window.rate_below):
+        start = -last_index
+    else:
+        start = math.floor(window.low / window.width)
+    if math.isinf(window.rate_beyond):
+        end = last_index + 1
+    else:
+        end = math.ceil(window.high / window.width)
+    # The window was found on a coarse grid, where the largest loss can be larger.
+    return start, max(end, start + 1)

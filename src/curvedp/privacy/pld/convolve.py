@@ -34,7 +34,9 @@ Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 
 # From this many steps on, a power of a transform F is computed from F − 1.
 MANY_STEPS = 1 << 14
-_NEAR_CELLS = 1 << 12  # grid cells on each side of loss 0 that are summed by parts
+_CELLS_SUMMED_BY_PARTS = (
+    1 << 12
+)  # grid cells on each side of loss 0 that are summed by parts
 # Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the
 # table below Theorem C2 (docs/theory/accounting.md), which proves them.
 TILT_ERROR = 4  # (c): a tilted mass, relative
@@ -78,7 +80,7 @@ class _TransformPower(NamedTuple):
 
     values: ComplexArray
     transform_error: float  # the largest error of the transform itself
-    power_error: float  # the 2-norm of the errors of the power, over √N
+    power_error: float  # the 2-norm of the errors of the power, divided by √N
 
 
 def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
@@ -98,13 +100,14 @@ def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
     Returns
     -------
     kappa : float
-        κ.
+        The constant κ.
     tilted_masses : array
         The tilted masses, rounded up.
     """
     kappa, _ = pld.log_moment(rate)
+
     exponent = rate * pld.losses
-    # Theorem C2 (docs/theory/accounting.md), line (c).
+    # The rounding of the tilt: docs/theory/accounting.md, Theorem C2 (c).
     rounding = TILT_ERROR * UNIT_ROUNDOFF * (np.abs(exponent) + abs(kappa) + 16)
     with np.errstate(under="ignore"):
         return kappa, pld.masses * np.exp(exponent - kappa + rounding)
@@ -116,6 +119,9 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
     The convolution describes the total privacy loss of all mechanisms together. It is
     computed as a product of powers of Fourier transforms. All rounding errors are
     bounded.
+
+    Every rounding error must be in the returned bound. tests/privacy/test_pld.py checks
+    that the bound exceeds the error that is made.
 
     Parameters
     ----------
@@ -133,28 +139,26 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         their errors.
     """
     bits = size.bit_length() - 1  # size is 2^bits
-    product: ComplexArray | None = None  # of the powers of the transforms
-    kappas = []  # count·κ(λ), by factor
-    log_largest_value = 0.0  # no value of the product of the transforms is larger
-    forward_error = 0.0  # of the product, relative to its largest value; 2-norm over √N
-    smallest_norm = math.inf
+    product: ComplexArray | None = None  # the product of the powers of the transforms
+    kappas = []  # count·κ(λ), one number for each factor
+    # The logarithm of a bound on the values of this product, and a bound on the 2-norm
+    # of its errors, divided by √size and by the largest value.
+    log_largest_value = 0.0
+    forward_error = 0.0
+    smallest_norm = math.inf  # the smallest 2-norm of the tilted masses of a factor
 
     for pld, count in factors:
+        # The transform of the tilted masses, to the power of their count.
         own_kappa, masses = exponential_tilt(pld, rate)
         wrapped_masses = _wrap_around(pld.index, masses, size)
         norm = ERROR_SAFETY * math.sqrt(float(wrapped_masses @ wrapped_masses))
-
         if count < MANY_STEPS:
-            # Theorem C2, lines (d) and (e). One more bit covers the complex products.
-            error_of_one = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * norm
-            power = _TransformPower(
-                values=_integer_power(scipy.fft.rfft(wrapped_masses), count),
-                transform_error=math.sqrt(size) * error_of_one,
-                power_error=count * error_of_one,
-            )
+            power = _power_by_squaring(wrapped_masses, norm, count)
         else:
-            power = _power_about_one(pld.index, masses, count, size)
+            power = _power_of_one_plus_z(pld.index, masses, count, size)
 
+        # The product so far, a bound on its values, and its error. The relative errors
+        # of the powers add up.
         product = power.values if product is None else product * power.values
         total_mass = float(masses.sum()) * (1 + len(masses) * UNIT_ROUNDOFF)
         log_largest_value += count * math.log(total_mass + power.transform_error)
@@ -164,13 +168,45 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
 
     assert product is not None
     largest_value = math.exp(min(log_largest_value, _LARGEST_EXPONENT))
-    # Theorem C2, line (f).
+    # The error of the inverse transform: docs/theory/accounting.md, Theorem C2 (f).
     inverse_error = TRANSFORM_ERROR * bits * UNIT_ROUNDOFF * smallest_norm
     return TiltedConvolution(
         masses=scipy.fft.irfft(product, size),
         kappa=math.fsum(kappas),
         kappa_magnitude=math.fsum(map(abs, kappas)),
         error=ERROR_SAFETY * largest_value * (forward_error + inverse_error),
+    )
+
+
+def _power_by_squaring(masses: Array, norm: float, count: int) -> _TransformPower:
+    """Return the power F^count of the Fourier transform F of some masses.
+
+    Its error bound grows in proportion to the count. `_power_of_one_plus_z` is for
+    larger counts.
+
+    Parameters
+    ----------
+    masses : array, shape (N,)
+        The masses. N is a power of 2.
+    norm : float
+        An upper bound on the 2-norm of the masses.
+    count : int
+        The power, >= 1.
+
+    Returns
+    -------
+    _TransformPower
+        The power, and bounds on its errors (docs/theory/accounting.md, Theorem C2, (d)
+        and (e)).
+    """
+    size = len(masses)
+    bits = size.bit_length() - 1
+    # One more bit covers the complex products.
+    error_of_one = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * norm
+    return _TransformPower(
+        values=_integer_power(scipy.fft.rfft(masses), count),
+        transform_error=math.sqrt(size) * error_of_one,
+        power_error=count * error_of_one,
     )
 
 
@@ -226,7 +262,7 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
     return result
 
 
-def _power_about_one(
+def _power_of_one_plus_z(
     index: NDArray[np.int64], masses: Array, count: int, size: int
 ) -> _TransformPower:
     """Return the power F^count of the Fourier transform F of some masses, accurately.
@@ -239,10 +275,13 @@ def _power_about_one(
                − 4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)) + (far part),
 
     where m₊ and m₋ are the first moments Σ|j|·p_j over j > 0 and j < 0, A(θ) is the
-    transform of the double tail sums on both sides (`_double_sums`), and the far part
-    is the contribution of |j| > 4096. The errors of these terms are proportional to θ
-    and θ². At frequencies where the plain transform has a smaller error bound, it is
-    used instead.
+    transform of the double tail sums on both sides (`_moment_and_double_sums`), and the
+    far part is the contribution of |j| > 4096. The errors of these terms are
+    proportional to θ and θ². At frequencies where the plain transform has a smaller
+    error bound, it is used instead.
+
+    tests/privacy/test_pld.py compares the power with high-precision arithmetic, and its
+    error with the bounds.
 
     Parameters
     ----------
@@ -258,62 +297,106 @@ def _power_about_one(
     _TransformPower
         The power, and bounds on its errors.
     """
-    bits = size.bit_length() - 1
-    largest_near_index = min(_NEAR_CELLS, size // 4)
+    # Near masses are summed by parts; far ones are transformed as they are.
+    largest_near_index = min(_CELLS_SUMMED_BY_PARTS, size // 4)
     is_near = np.abs(index) <= largest_near_index
     far_masses = _wrap_around(index[~is_near], masses[~is_near], size)
     total_far = math.fsum(far_masses)
     # The excess of Σp over 1 needs all its digits, because `count` multiplies errors.
     excess = math.fsum([-1.0, *masses[is_near], total_far])
 
-    # First moments and double tail sums on both sides of index 0.
-    moment_above, sums_above = _double_sums(
-        index[is_near], masses[is_near], largest_near_index
+    near_part = _near_part_of_z(
+        index[is_near], masses[is_near], largest_near_index, size
     )
-    moment_below, sums_below = _double_sums(
-        -index[is_near], masses[is_near], largest_near_index
-    )
-    double_sums = np.zeros(size)
-    double_sums[: largest_near_index - 1] += sums_above
-    # The sum a_j of the negative side belongs to the index −2 − j.
-    double_sums[size - largest_near_index : size - 1] += sums_below[::-1]
+    far_part = scipy.fft.rfft(far_masses) - total_far
+    z = near_part.second_order + (far_part + excess + near_part.first_order)
 
-    # z at every frequency.
-    theta = 2 * np.pi / size * np.arange(size // 2 + 1)
-    chord = 2 * np.sin(theta / 2)  # |e^{iθ} − 1|
-    transformed_sums = np.exp(-1j * theta) * scipy.fft.rfft(double_sums)
-    second_order = (moment_above + moment_below) / 2 + transformed_sums
-    z = -chord * chord * second_order
-    z += (
-        (scipy.fft.rfft(far_masses) - total_far)
-        + excess
-        - 1j * np.sin(theta) * (moment_above - moment_below)
-    )
-
-    # Theorem C2, lines (g), (h) and (i).
-    moments_error = MOMENTS_ERROR * UNIT_ROUNDOFF * (moment_above + moment_below)
-    sums_error = (
-        TRANSFORM_ERROR * bits + 2 * largest_near_index + SUMS_ERROR
-    ) * UNIT_ROUNDOFF
-    sums_error *= float(double_sums.sum())
+    # The error of the far part: docs/theory/accounting.md, Theorem C2 (i).
+    bits = size.bit_length() - 1
     far_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * total_far
     far_error += EXCESS_ERROR * UNIT_ROUNDOFF * abs(excess)
-    z_error = chord * chord * sums_error + (chord * moments_error + far_error)
+    z_error = near_part.second_order_error + (near_part.first_order_error + far_error)
 
-    # A plain transform has the error of line (d), and is used where this is smaller. It
-    # must be the transform of exactly the same masses.
+    # A plain transform has the error (d) of that theorem, and is used at frequencies at
+    # which this is smaller. It must be the transform of exactly the same masses.
     plain_error = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * (1 + excess)
     all_masses = far_masses.copy()
     all_masses[index[is_near] % size] += masses[is_near]
     plain_transform = scipy.fft.rfft(all_masses)
     z = np.where(z_error < plain_error, z, plain_transform - 1)
-    rounding_of_z = Z_ERROR * UNIT_ROUNDOFF * np.abs(z)  # line (j)
+    # The rounding of z itself: docs/theory/accounting.md, Theorem C2 (j).
+    rounding_of_z = Z_ERROR * UNIT_ROUNDOFF * np.abs(z)
     z_error = np.minimum(z_error, plain_error) + rounding_of_z
 
-    return _raise_to_power(z, z_error, count, size)
+    return _raise_one_plus_z(z, z_error, count, size)
 
 
-def _raise_to_power(
+class _NearPart(NamedTuple):
+    """The terms of z = F − 1 from masses at small indices, at every frequency θ.
+
+    Each comes with a bound on its error.
+    """
+
+    first_order: ComplexArray  # −i·sin θ·(m₊ − m₋)
+    second_order: ComplexArray  # −4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ))
+    first_order_error: Array
+    second_order_error: Array
+
+
+def _near_part_of_z(
+    index: NDArray[np.int64], masses: Array, largest_index: int, size: int
+) -> _NearPart:
+    """Return what masses at small indices add to the transform F − 1, by parts.
+
+    As in `_power_of_one_plus_z`, m₊ and m₋ are the first moments Σ|j|·p_j of the masses
+    p_j over j > 0 and j < 0, and A(θ) is the transform of their double tail sums.
+
+    Parameters
+    ----------
+    index, masses : array
+        The indices j, |j| <= largest_index, and the masses p_j there.
+    largest_index : int
+        No index is larger.
+    size : int
+        The length of the transform.
+
+    Returns
+    -------
+    _NearPart
+        The two terms, and bounds on their errors (docs/theory/accounting.md, Theorem
+        C2, (g) and (h)).
+    """
+    # First moments and double tail sums on both sides of index 0.
+    moment_above, sums_above = _moment_and_double_sums(index, masses, largest_index)
+    moment_below, sums_below = _moment_and_double_sums(-index, masses, largest_index)
+    double_sums = np.zeros(size)
+    double_sums[: largest_index - 1] += sums_above
+    # The sum a_j of the negative side belongs to the index −2 − j.
+    double_sums[size - largest_index : size - 1] += sums_below[::-1]
+
+    # The two terms at every frequency θ.
+    theta = 2 * np.pi / size * np.arange(size // 2 + 1)
+    chord = 2 * np.sin(theta / 2)  # |e^{iθ} − 1|
+    transformed_sums = np.exp(-1j * theta) * scipy.fft.rfft(double_sums)
+    second_order = (moment_above + moment_below) / 2 + transformed_sums
+    first_order = -1j * np.sin(theta) * (moment_above - moment_below)
+
+    # Their errors: docs/theory/accounting.md, Theorem C2, (g) and (h).
+    bits = size.bit_length() - 1
+    moments_error = MOMENTS_ERROR * UNIT_ROUNDOFF * (moment_above + moment_below)
+    sums_error = (
+        TRANSFORM_ERROR * bits + 2 * largest_index + SUMS_ERROR
+    ) * UNIT_ROUNDOFF
+    sums_error *= float(double_sums.sum())
+    return _NearPart(
+        first_order,
+        -chord * chord * second_order,
+        first_order_error=chord * moments_error,
+        second_order_error=chord * chord * sums_error,
+    )
+
+
+def _raise_one_plus_z(
     z: ComplexArray, z_error: Array, count: int, size: int
 ) -> _TransformPower:
     """Return (1 + z)^count and bounds on its errors, through the logarithm of 1 + z.
@@ -342,17 +425,20 @@ def _raise_to_power(
     _TransformPower
         The power, and bounds on its errors.
     """
+    # The power, through the logarithm of 1 + z: length and angle.
     y = z.real * (2 + z.real) + z.imag * z.imag
     log_length = np.log1p(np.maximum(y, _SMALLEST_SQUARE_MINUS_ONE)) / 2  # log |F|
     angle = np.arctan2(z.imag, 1 + z.real)
     values = np.exp(count * (log_length + 1j * angle))
 
-    # An upper bound on log |F|, by lines (g) to (j) and (u).
+    # An upper bound on log |F|: docs/theory/accounting.md, Theorem C2, (g) to (j), (u).
     largest_log_length = (
         np.maximum(log_length, _SMALLEST_LOG_LENGTH)
         + 2 * z_error
         + GROWTH_ERROR * UNIT_ROUNDOFF
     )
+
+    # The error of the power, by the formula of the docstring.
     log_growth = (count - 2) * largest_log_length
     growth = np.exp(np.minimum(log_growth, _LARGEST_EXPONENT))
     error = count * (z_error + LOG_POWER_ERROR * UNIT_ROUNDOFF * np.abs(z)) * growth
@@ -361,7 +447,7 @@ def _raise_to_power(
     return _TransformPower(values, float(z_error.max()), power_error)
 
 
-def _double_sums(
+def _moment_and_double_sums(
     index: NDArray[np.int64], masses: Array, largest_index: int
 ) -> tuple[float, Array]:
     """Return the first moment, and the sums of tail sums, of masses at indices > 0.
@@ -383,11 +469,14 @@ def _double_sums(
     double_sums : array
         a_0, …, a_{largest_index−2}, where a_j = Σ_{i >= j+2} T_i.
     """
+    # Σ j·p_j, and the masses at the indices 0, 1, …, largest_index.
     is_positive = index > 0
     first_moment = math.fsum(index[is_positive] * masses[is_positive])
     mass_at_index = np.bincount(
         index[is_positive], weights=masses[is_positive], minlength=largest_index + 1
     )
+
+    # Summed twice from the right.
     tail_sums_from_right = np.cumsum(mass_at_index[::-1])
     double_tail_sums = np.cumsum(tail_sums_from_right)[::-1]
     return first_moment, np.asarray(double_tail_sums[2:], np.float64)
@@ -410,6 +499,8 @@ def hockey_stick_divergence(
     C2, line (m) (docs/theory/accounting.md). The errors of the masses are charged by
     the inequality of Cauchy and Schwarz.
 
+    The result must be an upper bound on δ, so that all errors are added.
+
     Parameters
     ----------
     masses : array
@@ -424,15 +515,17 @@ def hockey_stick_divergence(
     Returns
     -------
     array
-        δ at each grid point, in these units.
+        δ(ε)·e^{rate·ε − κ} at each grid point ε.
     """
     from scipy.signal import lfilter  # half a second, which most programs never need
 
+    # How much the errors of the masses can change D_j, by Cauchy and Schwarz: the
+    # 2-norm of the coefficients t^{i−j} − (ts)^{i−j}.
     distance = np.arange(1, len(masses) + 1) * width
-    # The 2-norm of the coefficients t^{i−j} − (ts)^{i−j} of the masses in D_j.
     coefficient_norm = ERROR_SAFETY * np.linalg.norm(
         np.exp(-rate * distance) * np.expm1(-distance)
     )
+
     one_minus_s = -math.expm1(-width)
     t = math.exp(-rate * width)
     ts = math.exp(-(rate + 1) * width)
@@ -442,6 +535,7 @@ def hockey_stick_divergence(
     discounted_sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
     divergence = lfilter([one_minus_s], [1.0, -ts], discounted_sums)[::-1]
 
+    # The rounding of the recurrences, and the errors of the masses.
     rounding = (
         DIVERGENCE_ERROR * UNIT_ROUNDOFF * (len(masses) + 4) * (1 + (rate + 1) * width)
     )
@@ -459,6 +553,8 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     the mass m at finite losses and the mass x at infinity is used n times, and so on
     for the others, this is Π(m + x)ⁿ − Πmⁿ.
 
+    A larger mass is safe; a smaller one would overstate privacy.
+
     Parameters
     ----------
     factors : list of (DiscretePLD, int)
@@ -469,6 +565,7 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     float
         The mass, at least the exact one; 0 if every single loss is finite.
     """
+    # With m = finite and x = infinite: log (m + x)ⁿ, and log (1 + x/m)ⁿ.
     log_totals = []
     log_ratios = []
     for pld, count in factors:
@@ -479,8 +576,10 @@ def mass_at_infinity(factors: list[Factor]) -> float:
     log_ratio = math.fsum(log_ratios)
     if not log_ratio:
         return 0.0
+
+    # Π(m + x)ⁿ·(1 − 1/Π(1 + x/m)ⁿ), in which nothing cancels.
     mass = math.exp(min(log_total, _LARGEST_EXPONENT)) * -math.expm1(-log_ratio)
-    # Theorem C2, line (o).
+    # The rounding error: docs/theory/accounting.md, Theorem C2 (o).
     n_uses = sum(count for _, count in factors)
     rounding = (
         INFINITY_ERROR * UNIT_ROUNDOFF * (1 + n_uses + math.fsum(map(abs, log_totals)))
@@ -511,8 +610,9 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
     """
     if math.isinf(rate):
         return -math.inf
-    kappas = []  # count·κ(λ), by factor
-    # Theorem C2, line (p): Σ n·(M + |κ| + 4) + |λ·end|, M being the largest |λL|.
+    kappas = []  # count·κ(λ), one number for each factor
+    # The rounding error: docs/theory/accounting.md, Theorem C2 (p). It is
+    # Σ n·(M + |κ| + 4) + |λ·end|, where M is the largest |λL|.
     magnitude = abs(rate * end)
     for pld, count in factors:
         masses = pld.masses.copy()
@@ -521,5 +621,7 @@ def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
         largest_exponent = float(np.abs(rate * pld.losses).max())
         kappas.append(count * own_kappa)
         magnitude += count * (largest_exponent + abs(own_kappa) + 4)
+
+    # Chernoff's bound, raised by its rounding error.
     kappa = math.fsum(kappas)
     return min(kappa - rate * end + TAIL_ERROR * UNIT_ROUNDOFF * magnitude, 0.0)

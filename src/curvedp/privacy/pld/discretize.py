@@ -139,6 +139,7 @@ class DiscretePLD:
         slope : float
             κ′(λ): the mean loss if masses are multiplied by e^{λL}.
         """
+        # Divide by the largest term, so that nothing overflows.
         exponent = tilt * self.losses
         largest_exponent = float(exponent.max())
         weights = self.masses * np.exp(exponent - largest_exponent)
@@ -147,7 +148,7 @@ class DiscretePLD:
         return kappa, float(weights @ self.losses) / total
 
 
-class _Side(NamedTuple):
+class _PositiveLosses(NamedTuple):
     """The half of a discrete privacy loss distribution with losses > 0.
 
     It is computed from the profile δ(ε) in one direction: P against Q, or Q against P.
@@ -155,7 +156,7 @@ class _Side(NamedTuple):
 
     losses: Array  # the losses > 0
     masses: Array  # their masses
-    taken_from_zero: float  # what must be subtracted from the mass at loss 0
+    taken_from_zero: float  # the amount to subtract from the mass at loss 0
     delta_at_zero: float  # δ at ε = 0
     delta_at_end: float  # δ at the largest ε, which becomes the mass at infinity
 
@@ -170,6 +171,9 @@ def connect_the_dots(
 
     The mechanism's δ is evaluated at the points of a grid and connected by straight
     lines in e^ε. So the δ of the result is at least that of the mechanism at every ε.
+
+    The result must dominate the mechanism: no mass may be rounded down.
+    tests/privacy/test_pld.py checks δ of the result against the profile.
 
     Parameters
     ----------
@@ -190,6 +194,7 @@ def connect_the_dots(
     DiscretePLD
         The distribution, with masses rounded up.
     """
+    # The losses ε at which the profile is evaluated.
     last_index = max(math.ceil(pair.truncation / width), 1)
     grid = loss_grid(last_index, growth, min_points)
     eps = np.asarray(grid * width, np.float64)
@@ -208,18 +213,22 @@ def connect_the_dots(
         )
         add = masses_from_profile(*convex_envelope(eps, delta_add, is_symmetric=False))
 
+    # The mass at loss 0 is what is left of 1.
     mass_at_zero = max(
         1
         - remove.delta_at_zero
         - remove.taken_from_zero
         - add.taken_from_zero
-        + ZERO_MASS_ERROR * UNIT_ROUNDOFF,  # Theorem C2, line (b)
+        # The rounding error: docs/theory/accounting.md, Theorem C2 (b).
+        + ZERO_MASS_ERROR * UNIT_ROUNDOFF,
         0.0,
     )
     # The masses of P at losses < 0 follow from Q's: P(L = −ε) = e^{−ε}·Q(L = −ε).
     negative_masses = round_up(
         add.masses * np.exp(-add.losses), MASS_ERROR * UNIT_ROUNDOFF
     )
+
+    # Put together: losses < 0 (in increasing order), 0, and losses > 0.
     losses = np.concatenate([-add.losses[::-1], [0.0], remove.losses])
     masses = np.concatenate([negative_masses[::-1], [mass_at_zero], remove.masses])
     index = np.rint(losses / width).astype(np.int64)
@@ -248,10 +257,12 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
     array of int
         Indices from 0 to `last_index`.
     """
+    # Where the steps begin to grow, and where they stop growing.
     largest_step = max(last_index / min_points, 1.0)
     end_of_unit_steps = min(1 / growth, last_index)
     end_of_growing_steps = min(largest_step / growth, last_index)
 
+    # The indices of the three ranges. Growing steps are equal steps of the logarithm.
     with_unit_steps = np.arange(end_of_unit_steps)
     with_growing_steps = np.zeros(0)
     if end_of_growing_steps > end_of_unit_steps:
@@ -266,7 +277,7 @@ def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int
     return np.unique(np.rint(indices).astype(np.int64))
 
 
-def masses_from_profile(eps: Array, delta: Array) -> _Side:
+def masses_from_profile(eps: Array, delta: Array) -> _PositiveLosses:
     """Return the masses at losses > 0 that produce a given privacy profile δ(ε).
 
     The profile is given by its corners (εᵢ, δᵢ) and is linear in e^ε between them. Only
@@ -274,7 +285,10 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
 
         dᵢ/(1 − e^{−hᵢ}) − dᵢ₊₁/(e^{hᵢ₊₁} − 1),
 
-    rounded up by the rounding errors of this formula.
+    raised by the rounding errors of this formula. The two terms are `given_to_right` of
+    step i and `taken_from_left` of step i + 1 (`_masses_of_steps`).
+
+    Rounding a mass up is safe; rounding it down is not.
 
     Parameters
     ----------
@@ -285,16 +299,21 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
 
     Returns
     -------
-    _Side
+    _PositiveLosses
         The losses > 0, their masses, and what belongs to loss 0 and to infinity.
     """
-    given_to_right, taken_from_left = _step_weights(eps, delta)
+    # Point i is the right end of step i and the left end of step i + 1; no step begins
+    # at the last point.
+    given_to_right, taken_from_left = _masses_of_steps(eps, delta)
     taken_from_left = np.append(taken_from_left, 0.0)
-    # Theorem C2, line (a).
+
+    # The masses, raised by their rounding: docs/theory/accounting.md, Theorem C2 (a).
     rounding = MASS_ERROR * UNIT_ROUNDOFF * (given_to_right + taken_from_left[1:])
     masses = np.maximum(given_to_right - taken_from_left[1:] + rounding, 0.0)
+
+    # Leave out zeros at the end.
     n_used = 1 + int(np.max(np.nonzero(masses)[0], initial=0))
-    return _Side(
+    return _PositiveLosses(
         losses=eps[1 : n_used + 1],
         masses=masses[:n_used],
         taken_from_zero=float(taken_from_left[0]),
@@ -303,7 +322,7 @@ def masses_from_profile(eps: Array, delta: Array) -> _Side:
     )
 
 
-def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
+def _masses_of_steps(eps: Array, delta: Array) -> tuple[Array, Array]:
     """Return what each step of a privacy profile contributes to two probability masses.
 
     A step leads from one point (ε, δ) of the profile to the next. If ε grows by h and δ
@@ -331,13 +350,14 @@ def _step_weights(eps: Array, delta: Array) -> tuple[Array, Array]:
 def convex_envelope(
     eps: Array, delta: Array, is_symmetric: bool = True
 ) -> tuple[Array, Array]:
-    """Return the corners of the largest function of e^ε, convex, below given points.
+    """Return the corners of the convex envelope of given points of a privacy profile.
 
-    The points (ε, δ) are values of a privacy profile, which is convex in e^ε; rounding
-    may have raised some of them. A point above the chord of its neighbors is not a
-    corner. All such points are removed at once, repeatedly. Which points remain decides
-    how tight the bound is, not whether it holds: chords between any points lie above
-    the true convex profile.
+    The envelope is the largest convex function of e^ε that lies below the points
+    (ε, δ). The true profile is convex in e^ε, but rounding may have raised some of the
+    points. A point above the chord of its neighbors is not a corner. All such points
+    are removed at once, and this is repeated until none is left. Which points remain
+    decides how tight the bound is, not whether it holds: chords between any points lie
+    above the true convex profile.
 
     Parameters
     ----------
@@ -356,16 +376,13 @@ def convex_envelope(
     """
     delta = np.minimum.accumulate(delta)
     for _ in range(_MAX_ENVELOPE_ROUNDS):
-        given_to_right, taken_from_left = _step_weights(eps, delta)
-        is_corner = np.concatenate(
-            [[True], given_to_right[:-1] >= taken_from_left[1:], [True]]
-        )
-        # The height at ε = 0 of the chord from −ε₁ to ε₁. A symmetric profile has
-        # δ(−ε) = 1 − e^{−ε}·(1 − δ(ε)).
-        first_step = math.expm1(min(eps[1], _LARGEST_EXPONENT))
-        chord = (first_step + 2 * delta[1]) / (first_step + 2)
-        chord = chord * (1 + ENVELOPE_ERROR * UNIT_ROUNDOFF)
-        chord_over_zero = math.nextafter(chord, 2.0)
+        # A point is a corner if its mass (`masses_from_profile`) is >= 0. Both ends
+        # always remain.
+        given_to_right, taken_from_left = _masses_of_steps(eps, delta)
+        has_mass = given_to_right[:-1] >= taken_from_left[1:]
+        is_corner = np.concatenate([[True], has_mass, [True]])
+
+        chord_over_zero = _chord_over_zero(eps[1], delta[1])
         zero_is_low_enough = delta[0] <= chord_over_zero or not is_symmetric
         if is_corner.all() and zero_is_low_enough:
             break
@@ -375,3 +392,30 @@ def convex_envelope(
         if is_symmetric:
             delta[0] = min(delta[0], chord_over_zero)
     return eps, delta
+
+
+def _chord_over_zero(first_eps: float, first_delta: float) -> float:
+    """Return an upper bound on δ(0) from δ(ε₁): the height of a chord, rounded up.
+
+    As a function of x = e^ε a profile is convex, so it lies below its chords. The chord
+    from x = e^{−ε₁} to x = e^{ε₁} is evaluated at x = 1, where ε = 0. Its left end is
+    known, because the profile is symmetric: δ(−ε) = 1 − e^{−ε}·(1 − δ(ε)). With
+    s = e^{ε₁} − 1 (`step` in the code), the height is (s + 2·δ(ε₁))/(s + 2).
+
+    Parameters
+    ----------
+    first_eps : float
+        The number ε₁ > 0.
+    first_delta : float
+        The value δ(ε₁) of the profile.
+
+    Returns
+    -------
+    float
+        An upper bound on δ(0).
+    """
+    step = math.expm1(min(first_eps, _LARGEST_EXPONENT))
+    height = (step + 2 * first_delta) / (step + 2)
+    # The rounding error: docs/theory/accounting.md, Theorem C2 (v).
+    height = height * (1 + ENVELOPE_ERROR * UNIT_ROUNDOFF)
+    return math.nextafter(height, 2.0)

@@ -26,7 +26,12 @@ import scipy
 
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
-from curvedp.numerics.directed_rounding import Array, bracket_sign_change, round_up
+from curvedp.numerics.directed_rounding import (
+    EIGHTEEN_ROUNDINGS,
+    Array,
+    bracket_sign_change,
+    round_up,
+)
 from curvedp.numerics.log_space import log_complement
 from curvedp.privacy.curve import PrivacyCurve
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta, gdp_mu_below
@@ -35,7 +40,8 @@ from curvedp.privacy.loss.table import TabulatedLossLaw
 from curvedp.privacy.profiles.guarantee import ProfileGuarantee
 
 # The relative error that is allowed for δ, μ and the Rényi divergences. Each of them is
-# rounded up by it. The largest error that was measured is below 1e-11.
+# rounded up by it. The largest error that was measured is below 1e-11. Raising it is
+# safe; lowering it is not, because δ could then be below the truth.
 RELATIVE_ERROR = 1e-9
 _LOG_2 = math.log(2.0)
 # Rényi divergences of larger orders are replaced by their limit, the largest loss.
@@ -45,9 +51,10 @@ _LARGEST_ORDER = 1e150
 _HUGE_MOMENT = 1e6
 # Where the largest loss is larger, integrals are less accurate than `RELATIVE_ERROR`.
 _HUGE_LOSS = 1e10
-# The part of the table of an unbounded loss that is used in the search for μ. Close to
-# the end of the table, δ is an integral over losses that the table only extrapolates.
-_TRUSTED_PART_OF_TABLE = 0.75
+# The fraction of the table of an unbounded loss that is used in the search for μ. Close
+# to the end of the table, δ is an integral over losses that the table only
+# extrapolates. A smaller fraction is safe, and needs a longer table.
+_TRUSTED_FRACTION_OF_TABLE = 0.75
 _MAX_DOUBLINGS = 200  # of the table of an unbounded loss
 # log(1 + e^x) is computed as x + log(1 + e^−x) from this x on, so that e^x is finite.
 _LARGE_LOG_INCREASE = 30
@@ -61,6 +68,12 @@ _LOG_ROUNDING = 4e-16  # twice the relative rounding error of a logarithm
 # highest one, in at most so many rounds.
 _NEARLY_HIGHEST = 0.98
 _REFINEMENT_ROUNDS = 8
+_REFINEMENT_FRACTIONS = np.linspace(0.0, 1.0, 9)  # of the interval around a maximum
+# A limit may be exceeded by this factor, because the numbers that are compared have
+# rounding errors, which are far smaller.
+_ROOM_FOR_ROUNDING = 1 + 1e-10
+# μ²/2 is taken as ρ if it exceeds what was found by at most this factor.
+_GOOD_ENOUGH_FACTOR = 1 + 1e-6
 # It ends sooner if a round raises μ by less than this, relative.
 _SMALLEST_GAIN_OF_MU = 1e-11
 
@@ -73,7 +86,7 @@ class SubgaussianTail(NamedTuple):
         log E₁[e^{λL}] <= log K + λ·(drift + v/2) + λ²·v/2,
 
     where E₁ is the mean on the first of two neighboring data sets, and v the square of
-    `PrivacyProfile._tail_mu`. A Gaussian loss N(v/2, v) has log K = 0 and drift = 0.
+    `PrivacyProfile._limiting_mu`. A Gaussian loss N(v/2, v) has log K = 0 and drift 0.
     """
 
     log_k: float
@@ -123,6 +136,9 @@ class PrivacyProfile(PrivacyCurve):
     def loss_law(self) -> PrivacyLossLaw:
         """The distribution of the privacy loss, for the worst two data sets.
 
+        It computes each tail probability anew. `loss_table` interpolates them, which is
+        faster, and most methods read the table.
+
         Raises
         ------
         NotImplementedError
@@ -135,7 +151,10 @@ class PrivacyProfile(PrivacyCurve):
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
-        """The tabulated tails of the privacy loss, built on first access."""
+        """The tails of `loss_law` in a table, for fast evaluation at many losses.
+
+        It is built on first access.
+        """
         return TabulatedLossLaw(self.loss_law)
 
     @property
@@ -153,10 +172,10 @@ class PrivacyProfile(PrivacyCurve):
         largest_loss = self.loss_law.max_loss
         if math.isinf(largest_loss):
             return math.inf
-        return float(round_up(largest_loss, 2e-15))
+        return float(round_up(largest_loss, EIGHTEEN_ROUNDINGS))
 
     @property
-    def _zero_from(self) -> float:
+    def _smallest_eps_with_zero_delta(self) -> float:
         """The smallest ε at which `delta` returns 0, if the loss is bounded."""
         return self.pure_epsilon
 
@@ -166,6 +185,9 @@ class PrivacyProfile(PrivacyCurve):
         """Return δ(ε), read from the table of the privacy loss and rounded up.
 
         Where δ > ½, it is computed from 1 − δ, which has more correct digits there.
+
+        δ must never be below the truth: both roundings go up, and
+        tests/privacy/test_certify.py compares with proved enclosures.
 
         Parameters
         ----------
@@ -184,11 +206,13 @@ class PrivacyProfile(PrivacyCurve):
         last_eps = math.nextafter(table.max_loss, 0.0) if is_bounded else table.end
         eps_in_table = np.minimum(eps, last_eps)
 
+        # δ from its logarithm, raised by the error of the table.
         with np.errstate(under="ignore"):
             delta = np.asarray(np.exp(table.log_delta(eps_in_table)))
-        margin = 1 + RELATIVE_ERROR + table.noise_near_max_loss(eps_in_table)
+        margin = 1 + RELATIVE_ERROR + table.relative_error_near_max_loss(eps_in_table)
         delta = np.array(np.minimum(delta * margin, 1.0))
 
+        # Where δ > ½: from 1 − δ, lowered by the same error.
         is_large = delta > 0.5
         if np.any(is_large):
             log_complement_of_delta = table.log_one_minus_delta(
@@ -197,7 +221,10 @@ class PrivacyProfile(PrivacyCurve):
             complement = np.exp(log_complement_of_delta) * (1 - RELATIVE_ERROR)
             delta[is_large] = np.minimum(np.nextafter(1 - complement, 2.0), 1.0)
 
-        is_zero = eps >= self._zero_from if is_bounded else eps > last_eps
+        # No privacy loss exceeds these ε.
+        is_zero = (
+            eps >= self._smallest_eps_with_zero_delta if is_bounded else eps > last_eps
+        )
         return np.where(is_zero, 0.0, np.asarray(delta))
 
     # ---- μ
@@ -221,19 +248,22 @@ class PrivacyProfile(PrivacyCurve):
         """
         table = self.loss_table
         mu = self._mu_in_table
+
+        # An unbounded loss: lengthen the table until all larger ε are proved.
         n_doublings = 0
         while math.isinf(table.max_loss):
-            end_of_search = _TRUSTED_PART_OF_TABLE * table.end
-            candidate = max(mu, self._tail_mu * (1 + 1e-10))
+            end_of_search = _TRUSTED_FRACTION_OF_TABLE * table.end
+            candidate = max(mu, self._limiting_mu * _ROOM_FOR_ROUNDING)
             n_needed = self._count_doublings_needed(
                 candidate, end_of_search, _MAX_DOUBLINGS - n_doublings
             )
             if n_needed == 0:
                 return float(round_up(candidate, 2 * RELATIVE_ERROR))
 
-            table.extend(n_needed)
+            # The longer table may show a larger μ, which makes the next proof easier.
+            table.double_range(n_needed)
             new_losses = self._trusted_losses(end_of_search / 2)
-            mu = max(mu, self._largest_mu_on(new_losses))
+            mu = max(mu, self._largest_mu_on_interval(new_losses))
             n_doublings += n_needed
 
         # An error of δ changes μ by less than twice as much, because ∂log δ/∂log μ > ½.
@@ -284,7 +314,7 @@ class PrivacyProfile(PrivacyCurve):
         profile of N(0, 1) against N(μ, 1) equals δ(ε). If the loss is unbounded, larger
         ε are not yet covered. Then this is only a lower bound on `mu`.
         """
-        return self._largest_mu_on(self._trusted_losses(0.0))
+        return self._largest_mu_on_interval(self._trusted_losses(0.0))
 
     def _trusted_losses(self, start: float) -> Array:
         """Return an increasing grid of privacy losses at which the table is accurate.
@@ -305,13 +335,15 @@ class PrivacyProfile(PrivacyCurve):
         grid = self.loss_table.grid()
         if math.isfinite(self.loss_table.max_loss):
             return grid
-        end = _TRUSTED_PART_OF_TABLE * self.loss_table.end
+
+        end = _TRUSTED_FRACTION_OF_TABLE * self.loss_table.end
         return np.append(grid[(grid >= start) & (grid < end)], end)
 
     @property
-    def _tail_mu(self) -> float:
-        """The limit, as ε grows, of the μ at which N(0, 1) against N(μ, 1) has δ(ε).
+    def _limiting_mu(self) -> float:
+        """The limit, as ε grows, of the solution μ of δ_μ(ε) = δ(ε).
 
+        δ_μ is the profile of N(0, 1) against N(μ, 1), and δ that of the noise.
         Only subclasses with an unbounded privacy loss use it. It is a lower bound on
         the μ of Gaussian DP.
         """
@@ -334,15 +366,18 @@ class PrivacyProfile(PrivacyCurve):
         """Say whether a theorem proves μ-GDP for every ε′ >= ε, without evaluating δ.
 
         The claim is δ(ε′) <= δ_μ(ε′) for these ε′, where δ is this profile, with an
-        unbounded loss, and δ_μ that of N(0, 1) against N(μ, 1). By Chernoff's bound and
-        a bound on Mills' ratio (docs/theory/exact-profiles.md, Theorem P2),
+        unbounded loss, and δ_μ the profile of N(0, 1) against N(μ, 1). By Chernoff's
+        bound and a bound on Mills' ratio (docs/theory/exact-profiles.md, Theorem P2),
 
             δ(ε)   <= K·e^{−z²/2},            z = (ε − drift − v/2)/√v,
             δ_μ(ε) >= φ(x)·μ/(y + √2)²,       x = ε/μ − μ/2,  y = ε/μ + μ/2,
 
-        where φ is the standard normal density, √v = `_tail_mu`, and K and drift are the
-        constants of `_subgaussian_tail`. The claim is proved if the quotient of the
+        where φ is the standard normal density, √v = `_limiting_mu`, and K and drift are
+        the constants of `_subgaussian_tail`. The claim is proved if the quotient of the
         first bound by the second one is at most 1 at ε, and decreases from there on.
+
+        It must be conservative: a wrong True would overstate privacy.
+        tests/privacy/test_constant_curvature.py checks the theorem term by term.
 
         Parameters
         ----------
@@ -356,8 +391,9 @@ class PrivacyProfile(PrivacyCurve):
         bool
             True if the claim is proved; False says nothing about the claim.
         """
+        # The bounds hold only if z, x > 0, and the quotient falls only if μ > √v.
         tail = self._subgaussian_tail()
-        root_v = self._tail_mu
+        root_v = self._limiting_mu
         z = (eps - tail.drift) / root_v - root_v / 2
         x = eps / mu - mu / 2
         y = eps / mu + mu / 2
@@ -365,18 +401,25 @@ class PrivacyProfile(PrivacyCurve):
         if not bounds_apply:
             return False
 
+        # log(first bound / second bound), with −log φ(x) = x²/2 + log √(2π).
         log_quotient = tail.log_k + 0.5 * math.log(2 * math.pi) - (z - x) * (z + x) / 2
         log_quotient += 2 * math.log(y + math.sqrt(2)) - math.log(mu)
+
+        # Its derivative in ε is negative at ε, and from there on.
         is_decreasing = z / root_v >= x / mu + 2 / (mu * (y + math.sqrt(2)))
         return log_quotient <= 0 and is_decreasing
 
-    def _largest_mu_on(self, grid: Array) -> float:
-        """Return the smallest μ with δ(ε) <= δ_μ(ε) at every ε of an interval.
+    def _largest_mu_on_interval(self, grid: Array) -> float:
+        """Return the largest μ_ε over an interval of ε.
 
-        It is the maximum of μ_ε, the solution of δ_μ(ε) = δ(ε), where δ_μ is the
-        profile of N(0, 1) against N(μ, 1). The maximum is sought on a grid first. Every
-        peak that is nearly the highest is then refined: nine points are laid across the
-        two cells next to it, then across the two best cells of those, and so on.
+        μ_ε is the solution of δ_μ(ε) = δ(ε), where δ_μ is the profile of N(0, 1)
+        against N(μ, 1). Its largest value is the smallest μ with δ(ε) <= δ_μ(ε) at
+        every ε of the interval, which is what μ-GDP needs.
+
+        The maximum is sought on a grid first. Every peak that is nearly the highest is
+        then refined: nine points are laid across the two cells next to it, then across
+        the two best cells of those, and so on. The cells must begin as small as those
+        of `TabulatedLossLaw.grid`, or a peak between two grid points could be missed.
 
         Parameters
         ----------
@@ -400,19 +443,22 @@ class PrivacyProfile(PrivacyCurve):
         # One row for each peak: the interval (low, high) that contains it.
         low = grid[np.maximum(peaks - 1, 0)]
         high = grid[np.minimum(peaks + 1, len(grid) - 1)]
-        rows = np.arange(len(peaks))
+        peak_index = np.arange(len(peaks))
         for _ in range(_REFINEMENT_ROUNDS):
-            points = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, 9)
+            # Nine points on each interval: one row for each peak.
+            points = low[:, None] + (high - low)[:, None] * _REFINEMENT_FRACTIONS
             values = self._mu_at(points, start=largest)
             previous_largest = largest
             largest = max(largest, float(values.max()))
-            # The next round would gain a sixteenth of what this one gained.
+            # A round divides the cells by 4, and so the distance to a smooth maximum
+            # in value by 16. The next round would gain even less than this one.
             if largest <= previous_largest * (1 + _SMALLEST_GAIN_OF_MU):
                 break
 
+            # The two cells next to the best of the nine points of each peak.
             best = np.argmax(values, axis=1)
-            low = points[rows, np.maximum(best - 1, 0)]
-            high = points[rows, np.minimum(best + 1, 8)]
+            low = points[peak_index, np.maximum(best - 1, 0)]
+            high = points[peak_index, np.minimum(best + 1, 8)]
         return largest
 
     def mu_at(self, eps: Array) -> Array:
@@ -456,10 +502,12 @@ class PrivacyProfile(PrivacyCurve):
         array
             The values of μ, of the shape of `eps`; 0 where δ(ε) is 0.
         """
+        # Compute δ, and find out where it is above ½ or 0.
         log_delta = self.loss_table.log_delta(eps)
         is_above_half = log_delta > -_LOG_2
         is_usable = ~is_above_half & (log_delta > -math.inf)
 
+        # Solve from log δ where δ <= ½, and from log(1 − δ) elsewhere.
         mu = np.zeros_like(eps)
         mu[is_usable] = _mu_with_small_delta(
             eps[is_usable], log_delta[is_usable], start
@@ -499,6 +547,7 @@ class PrivacyProfile(PrivacyCurve):
             from_log = np.exp(log_beta)
             from_complement = np.nextafter(-np.expm1(log_complement_of_beta), 0.0)
 
+        # Choose the form with more digits, and set the known values at both ends.
         beta = np.where(log_beta < -_LOG_2, from_log, from_complement)
         beta = np.minimum(beta, 1 - flat_alpha)
         beta = np.where(flat_alpha == 1.0, 0.0, beta)
@@ -526,6 +575,8 @@ class PrivacyProfile(PrivacyCurve):
         log_beta, log_complement_of_beta = self._log_tradeoff(alpha)
         from_log = scipy.special.ndtri_exp(log_beta)
         from_complement = -scipy.special.ndtri_exp(log_complement_of_beta)
+
+        # Compute Φ⁻¹(β) from the logarithm that has more digits.
         quantile_of_beta = np.where(log_beta < -_LOG_2, from_log, from_complement)
         mu = -scipy.special.ndtri(alpha) - quantile_of_beta
         return np.asarray(np.maximum(mu, 0.0))
@@ -544,6 +595,9 @@ class PrivacyProfile(PrivacyCurve):
             α = P₂(L > t),  and then β = P₁(L <= t),  if α is left of that crossing;
             α = P₁(L <= t), and then β = P₂(L > t),   if α is right of it.
 
+        β must never be above the truth, so that every rounding lowers it.
+        tests/privacy/test_profile.py compares the curve with closed forms.
+
         Parameters
         ----------
         alpha : array
@@ -558,7 +612,7 @@ class PrivacyProfile(PrivacyCurve):
         with np.errstate(divide="ignore"):
             log_alpha = np.log(alpha)
             log_complement_of_alpha = np.log1p(-alpha)
-        log_crossing = table.log_second_tail(np.zeros(1))[0]
+        log_crossing = table.log_upper_tail_of_second_law(np.zeros(1))[0]
         is_left = log_alpha <= log_crossing
 
         # Find the threshold. Both functions below decrease as it grows. They are
@@ -584,37 +638,42 @@ class PrivacyProfile(PrivacyCurve):
             from_upper_tail = table.log_upper_tail(t) - log_complement_of_alpha
             return np.where(alpha < 0.5, from_lower_tail, from_upper_tail)
 
-        def excess(w: Array) -> Array:
+        def positive_below_threshold(w: Array) -> Array:
             """Return a number that changes its sign from + to − at the threshold t."""
-            second_tail_excess = table.log_second_tail(table.loss_at(w)) - log_alpha
-            return np.where(is_left, second_tail_excess, lower_tail_deficit(w))
+            log_second_tail = table.log_upper_tail_of_second_law(table.loss_at(w))
+            return np.where(is_left, log_second_tail - log_alpha, lower_tail_deficit(w))
 
+        # Of the two ends of the bracket, take the one with the smaller β.
         low, high = bracket_sign_change(
-            excess, np.zeros_like(alpha), np.full_like(alpha, table.series.end)
+            positive_below_threshold,
+            np.zeros_like(alpha),
+            np.full_like(alpha, table.series.end),
         )
         threshold = table.loss_at(np.where(is_left, low, high))
 
-        log_beta = np.where(
-            is_left, table.log_lower_tail(threshold), table.log_second_tail(threshold)
-        )
+        # β from the tail that is not equal to α, lowered by the error of the table.
+        log_lower_tail = table.log_lower_tail(threshold)
+        log_second_tail = table.log_upper_tail_of_second_law(threshold)
+        log_beta = np.where(is_left, log_lower_tail, log_second_tail)
         log_beta = log_beta + math.log1p(-RELATIVE_ERROR)
         # If the loss has an atom at its maximum, P₁(L <= t) may stay below α up to the
         # end of the table. Then no test of the form L > t has an error that small.
         is_reached = is_left | (lower_tail_deficit(high) <= 0)
         log_beta = np.where(is_reached, log_beta, -math.inf)
 
+        # 1 − β, raised by the same error.
         log_complement_of_beta = np.where(
             is_left,
             table.log_upper_tail(threshold) + math.log1p(RELATIVE_ERROR),
             log_complement(log_beta),
         )
         if math.isfinite(table.max_loss):
-            log_beta, log_complement_of_beta = self._raise_to_pure_lines(
+            log_beta, log_complement_of_beta = self._raise_to_pure_dp_lines(
                 log_beta, log_complement_of_beta, log_alpha, log_complement_of_alpha
             )
         return log_beta, np.minimum(log_complement_of_beta, 0.0)
 
-    def _raise_to_pure_lines(
+    def _raise_to_pure_dp_lines(
         self,
         log_beta: Array,
         log_complement_of_beta: Array,
@@ -640,6 +699,7 @@ class PrivacyProfile(PrivacyCurve):
         log_beta, log_complement_of_beta : array
             The same for the raised curve.
         """
+        # Each line is lowered by the rounding of its logarithm.
         largest_loss = self.pure_epsilon * (1 + _LOG_ROUNDING) + _LOG_ROUNDING
         log_complement_of_steep = np.minimum(
             log_alpha * (1 - _LOG_ROUNDING) + largest_loss, 0.0
@@ -648,6 +708,7 @@ class PrivacyProfile(PrivacyCurve):
         log_shallow = log_complement_of_alpha * (1 + _LOG_ROUNDING) - largest_loss
         log_complement_of_shallow = log_complement(log_shallow)
 
+        # The higher of the two lines, and the higher of it and the curve.
         log_line = np.maximum(log_steep, log_shallow)
         log_complement_of_line = np.minimum(
             log_complement_of_steep, log_complement_of_shallow
@@ -692,9 +753,9 @@ class PrivacyProfile(PrivacyCurve):
 
         With s = α − 1 and the privacy loss L it is D_α = log E₁[e^{sL}]/s, where E₁ is
         the mean on the first of two neighboring data sets. The moment is 1 + s times an
-        integral (`TabulatedLossLaw.log_moment_integral`). Where floats cannot resolve
-        that integral, a simple upper bound is returned: the largest loss, or α·μ²/2,
-        which follows from μ-GDP (Dong, Roth and Su 2022).
+        integral over the table of the loss (`TabulatedLossLaw.log_moment_integral`).
+        Where floats cannot resolve that integral, a simple upper bound is returned: the
+        largest loss, or α·μ²/2, which follows from μ-GDP (Dong, Roth and Su 2022).
 
         Parameters
         ----------
@@ -706,17 +767,11 @@ class PrivacyProfile(PrivacyCurve):
         float
             D_α >= 0; infinity if the loss is unbounded and the order exceeds 1e150.
         """
-        largest_loss = self.pure_epsilon
-        is_bounded = math.isfinite(largest_loss)
-        loss_is_nearly_constant = (
-            _HUGE_LOSS < largest_loss < math.inf
-            and self.loss_law.loss_scale > math.sqrt(largest_loss)
-        )
-        if order > _LARGEST_ORDER or loss_is_nearly_constant:
-            return largest_loss
-        if not is_bounded and order * self.loss_law.loss_scale > _HUGE_MOMENT:
-            return float(round_up(order * self.mu * self.mu / 2, RELATIVE_ERROR))
+        simple_bound = self._renyi_bound_beyond_floats(order)
+        if simple_bound is not None:
+            return simple_bound
 
+        # log((E₁[e^{sL}] − 1)/s). For s = 0 the integral is the divergence itself.
         s = order - 1.0
         log_integral = self.loss_table.log_moment_integral(s)
         if s == 0:
@@ -730,6 +785,38 @@ class PrivacyProfile(PrivacyCurve):
             log_moment = log_increase + math.log1p(math.exp(-log_increase))
         return min(float(round_up(log_moment / s, RELATIVE_ERROR)), self.pure_epsilon)
 
+    def _renyi_bound_beyond_floats(self, order: float) -> float | None:
+        """Return a simple bound on D_α if floats cannot resolve its integral.
+
+        There are two such bounds. The largest loss bounds D_α at every order. If the
+        loss is unbounded, D_α <= α·μ²/2 follows from μ-GDP.
+
+        Parameters
+        ----------
+        order : float
+            The order α >= 1.
+
+        Returns
+        -------
+        float or None
+            The bound, rounded up; None if the integral can be computed.
+        """
+        largest_loss = self.pure_epsilon
+        is_bounded = math.isfinite(largest_loss)
+
+        # The largest loss, for huge orders and for a loss that is nearly constant.
+        loss_is_nearly_constant = (
+            _HUGE_LOSS < largest_loss < math.inf
+            and self.loss_law.loss_scale > math.sqrt(largest_loss)
+        )
+        if order > _LARGEST_ORDER or loss_is_nearly_constant:
+            return largest_loss
+
+        # The bound of μ-GDP, for huge moments of an unbounded loss.
+        if not is_bounded and order * self.loss_law.loss_scale > _HUGE_MOMENT:
+            return float(round_up(order * self.mu * self.mu / 2, RELATIVE_ERROR))
+        return None
+
     @cached_property
     def rho(self) -> float:
         """The smallest ρ such that the release is ρ-zCDP, rounded up.
@@ -738,7 +825,11 @@ class PrivacyProfile(PrivacyCurve):
         of order α. Orders α = 1 + 2^x are tried with increasing x until
         `_no_larger_order_matters` proves that larger orders cannot matter. Then the
         search is refined about the best x.
+
+        The end of the search must be proved (`_no_larger_order_matters`), or a larger
+        order could be missed.
         """
+        # Larger and larger orders, until none can matter any more.
         largest = self.renyi_at(1.0)
         x = _FIRST_LOG2_ORDER
         ratio_at: dict[float, float] = {}  # D_α/α, by x
@@ -752,7 +843,7 @@ class PrivacyProfile(PrivacyCurve):
                 # μ-GDP implies μ²/2-zCDP. For a nearly Gaussian loss this is as good as
                 # what any larger order could give.
                 rho_of_mu = self.mu * self.mu / 2
-                if rho_of_mu <= largest * (1 + 1e-6):
+                if rho_of_mu <= largest * _GOOD_ENOUGH_FACTOR:
                     return float(round_up(rho_of_mu, RELATIVE_ERROR))
             x += _LOG2_ORDER_STEP
 
@@ -761,6 +852,7 @@ class PrivacyProfile(PrivacyCurve):
             order = float(1 + 2.0**x)
             return -self.renyi_at(order) / order
 
+        # Refine the maximum between the orders next to the best one.
         best_x = max(ratio_at, key=ratio_at.__getitem__)
         refined = scipy.optimize.minimize_scalar(
             negative_ratio,
@@ -777,8 +869,8 @@ class PrivacyProfile(PrivacyCurve):
 
             D_α/α <= v/2 + (log K/(α − 1) + drift)/α,
 
-        which decreases in α. Here √v = `_tail_mu`, and K and drift are the constants of
-        `_subgaussian_tail`.
+        which decreases in α. Here √v = `_limiting_mu`, and K and drift are the
+        constants of `_subgaussian_tail`.
 
         Parameters
         ----------
@@ -796,11 +888,11 @@ class PrivacyProfile(PrivacyCurve):
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon <= rho * order
 
+        # For an unbounded loss, the bound at this order holds for all larger ones.
         tail = self._subgaussian_tail()
-        limit = self._tail_mu**2 / 2
+        limit = self._limiting_mu**2 / 2
         bound = limit + (tail.log_k / (order - 1) + tail.drift) / order
-        limit_with_room_for_rounding = limit * (1 + 1e-10)
-        return bound <= max(rho, limit_with_room_for_rounding)
+        return bound <= max(rho, limit * _ROOM_FOR_ROUNDING)
 
     @cached_property
     def hellinger_angle(self) -> float:
@@ -817,6 +909,8 @@ class PrivacyProfile(PrivacyCurve):
             """Return log(e^{−t/2}·δ(t))."""
             return table.log_delta(t) - t / 2
 
+        # The squared Hellinger distance, and from it the angle: 1 − cos(θ/2) =
+        # 2·sin²(θ/4).
         log_integral = table.log_integral(log_integrand, growth=-0.5)
         squared_distance = min(math.exp(log_integral - _LOG_2), 1.0)
         angle = 4 * math.asin(math.sqrt(squared_distance / 2))
@@ -880,7 +974,7 @@ class PrivacyProfile(PrivacyCurve):
 # ---- μ from δ_μ(ε) = δ by Newton's method
 
 
-# Newton steps, at most. Few are taken, except where each step doubles μ.
+# The largest number of Newton steps. Few are taken, except where each step doubles μ.
 _MOST_NEWTON_STEPS = 60
 # The relative step below which Newton's method ends: a few hundred roundings.
 _NEWTON_TOLERANCE = 1e-13
@@ -907,10 +1001,13 @@ def _solve_for_mu(
     more than double μ, or remove more than half of it. The iteration ends when all
     steps are below 1e-13·μ.
 
+    The cut keeps μ positive. tests/privacy/test_profile.py computes δ from the result
+    again.
+
     Parameters
     ----------
     eps : array
-        ε >= 0.
+        Values ε >= 0 of the privacy parameter.
     mu : array
         The first iterates μ > 0.
     newton_step : callable
@@ -950,7 +1047,7 @@ def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> A
     Parameters
     ----------
     eps : array
-        ε >= 0.
+        Values ε >= 0 of the privacy parameter.
     log_delta : array
         log δ with δ <= ½.
     start : float or None
@@ -961,6 +1058,7 @@ def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> A
     array
         The solutions μ, of the shape of `eps`.
     """
+    # The first iterates, from below: then no step leads to a negative μ.
     if start is None:
         first_mu = np.maximum(gdp_mu_below(eps, log_delta), _SMALLEST_MU)
     else:
@@ -993,13 +1091,14 @@ def _mu_with_large_delta(
 
         1 − δ_μ(ε) = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)),
 
-    whose derivative in μ is −φ(a). Newton's method is applied to
-    log(1 − δ_μ(ε)) − log(1 − δ) = 0, whose derivative in μ is −1/(R(−a) + R(b)).
+    and the derivative of this number in μ is −φ(a). Newton's method is applied to
+    f(μ) = log(1 − δ_μ(ε)) − log(1 − δ) = 0. Since f′(μ) = −1/(R(−a) + R(b)) < 0, the
+    step −f/f′ is +f(μ)·(R(−a) + R(b)): it raises μ as long as δ_μ(ε) is below δ.
 
     Parameters
     ----------
     eps : array
-        ε >= 0.
+        Values ε >= 0 of the privacy parameter.
     log_complement_of_delta : array
         log(1 − δ) with δ > ½.
     start : float or None
@@ -1024,7 +1123,15 @@ def _mu_with_large_delta(
         first_mu = np.full_like(eps, start)
 
     def newton_step(mu: Array, a: Array, b: Array) -> Array:
-        """Return (log(1 − δ_μ(ε)) − log(1 − δ))·(R(−a) + R(b))."""
+        """Return the Newton step (log(1 − δ_μ(ε)) − log(1 − δ))·(R(−a) + R(b)).
+
+        Parameters
+        ----------
+        mu : array
+            The iterates; they enter through a and b only.
+        a, b : array
+            ε/μ − μ/2 and ε/μ + μ/2, which the caller has computed.
+        """
         log_first_term = scipy.special.log_ndtr(a)
         log_second_term = eps + scipy.special.log_ndtr(-b)
         log_value = np.logaddexp(log_first_term, log_second_term)
@@ -1072,11 +1179,14 @@ def _mills_difference(a: Array, b: Array) -> Array:
     array
         The differences, >= 0.
     """
+    # The derivative at the midpoint, for the approximation.
     z = (a + b) / 2
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         negative_slope = np.where(
             z > _LARGE_MILLS_ARGUMENT, 1 / (z * z), 1 - z * _mills_ratio(z)
         )
+
+        # The difference itself, where enough of its digits are left.
         difference = _mills_ratio(a) - _mills_ratio(b)
         has_enough_digits = difference > _SMALLEST_RELATIVE_DIFFERENCE * _mills_ratio(a)
         return np.where(has_enough_digits, difference, (b - a) * negative_slope)

@@ -26,7 +26,13 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError
-from curvedp.numerics.directed_rounding import Array, round_fraction, round_up
+from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    THREE_ROUNDINGS,
+    Array,
+    round_fraction,
+    round_up,
+)
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
 from curvedp.privacy.loss.hyperbolic_limit import LimitingLoss
 from curvedp.privacy.loss.law import PrivacyLossLaw
@@ -43,6 +49,8 @@ from curvedp.privacy.profiles.base import (
     SubgaussianTail,
 )
 
+# The curvatures that are accepted: products with small numbers do not overflow.
+CURVATURE_RANGE = (-1e300, 1e300)
 # The ranges in which integrals can be computed in doubles, in units of the curvature
 # radius: of the scale, of sensitivity/scale, and of the sensitivity on a hyperbolic
 # space.
@@ -94,19 +102,22 @@ class RadialProfile(PrivacyProfile):
 
     @property
     @abstractmethod
-    def unresolved_loss_law(self) -> PrivacyLossLaw:
-        """The distribution of the privacy loss, with a default number of nodes.
+    def default_loss_law(self) -> PrivacyLossLaw:
+        """The distribution of the privacy loss, computed with few quadrature nodes.
 
-        The nodes are those of the quadrature by which its tails are computed.
+        The number of nodes is the default of the class of the law. It may be too small
+        for accurate tails; `loss_law` has enough nodes.
         """
 
     @cached_property
     def loss_law(self) -> PrivacyLossLaw:
         """The distribution of the privacy loss, with enough quadrature nodes.
 
-        Its tail integrals have been compared with those by twice as many nodes.
+        It is `default_loss_law` after the number of nodes was doubled until twice as
+        many nodes gave the same tail integrals. Each of its tails is computed by
+        quadrature; `loss_table` interpolates them and is faster.
         """
-        return self.unresolved_loss_law.resolved()
+        return self.default_loss_law.resolved()
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
@@ -116,6 +127,9 @@ class RadialProfile(PrivacyProfile):
         is doubled.
         """
         law = self.loss_law
+
+        # A table refuses tails that are not smooth enough; more nodes make them
+        # smoother.
         while True:
             try:
                 return TabulatedLossLaw(law)
@@ -133,11 +147,12 @@ class RadialProfile(PrivacyProfile):
 
     @property
     def quadrature_law(self) -> PrivacyLossLaw | None:
-        """The privacy loss with 128 quadrature nodes, for quick estimates.
+        """The distribution of the privacy loss for quick estimates, or None.
 
-        None if no quadrature is needed, because there is a closed form.
+        It is `default_loss_law` with only 128 quadrature nodes. It is None if no
+        quadrature is needed, because there is a closed form.
         """
-        law = None if self.is_closed_form else self.unresolved_loss_law
+        law = None if self.is_closed_form else self.default_loss_law
         if not isinstance(law, SpaceFormLoss):
             return None
         return replace(law, order=_QUADRATURE_NODES_FOR_SEARCH)
@@ -220,11 +235,11 @@ class ConstantCurvatureProfile(RadialProfile):
         """
         dim_is_valid_int = type(self.dim) is int and 1 <= self.dim < 2**53
         curvature_is_valid_float = (
-            type(self.curvature) is float and abs(self.curvature) <= 1e300
+            type(self.curvature) is float and abs(self.curvature) <= CURVATURE_RANGE[1]
         )
         if dim_is_valid_int and curvature_is_valid_float:
             return
-        curvature = _validate.within("curvature", self.curvature, -1e300, 1e300)
+        curvature = _validate.within("curvature", self.curvature, *CURVATURE_RANGE)
         object.__setattr__(self, "curvature", curvature)
         object.__setattr__(self, "dim", _validate.integer("dim", self.dim, 1))
 
@@ -239,7 +254,7 @@ class ConstantCurvatureProfile(RadialProfile):
         if self.curvature <= 0:
             return
         diameter = math.pi / root_curvature
-        if self.sensitivity > diameter * (1 + 4e-16):
+        if self.sensitivity > diameter * (1 + THREE_ROUNDINGS):
             raise ParameterError(
                 f"must not exceed the diameter {diameter:g} of the space",
                 parameter="sensitivity",
@@ -289,6 +304,7 @@ class ConstantCurvatureProfile(RadialProfile):
         root_curvature : float
             √|curvature|, the inverse of the curvature radius.
         """
+        # Only Laplace noise on a hyperbolic space may have infinite mass.
         is_hyperbolic_laplace = (
             self.kind == "laplace" and self.curvature < 0 and self.dim > 1
         )
@@ -303,12 +319,13 @@ class ConstantCurvatureProfile(RadialProfile):
             )
 
     @property
-    def unresolved_loss_law(self) -> PrivacyLossLaw:
+    def default_loss_law(self) -> PrivacyLossLaw:
         """The privacy loss, with a default number of quadrature nodes.
 
         Lengths are multiplied by √|curvature|, so that the curvature becomes −1, 0 or
         1. Spaces of dimension 1 (the circle and the line) have closed forms.
         """
+        # Express lengths in units of the curvature radius.
         length_unit = math.sqrt(abs(self.curvature)) or 1.0
         curvature_sign = (self.curvature > 0) - (self.curvature < 0)
         is_compact = curvature_sign == 1
@@ -317,6 +334,7 @@ class ConstantCurvatureProfile(RadialProfile):
         if is_compact:
             distance = min(distance, math.pi)  # rounding may exceed the diameter
 
+        # Choose the law for this kind of space and noise.
         if self.dim > 1:
             return SpaceFormLoss(self.kind, curvature_sign, self.dim, scale, distance)
         if is_compact and self.kind == "gaussian":
@@ -329,7 +347,7 @@ class ConstantCurvatureProfile(RadialProfile):
         return SpaceFormLoss("gaussian", k=0, d=2, s=scale, distance=distance)
 
     @property
-    def _zero_from(self) -> float:
+    def _smallest_eps_with_zero_delta(self) -> float:
         """The smallest ε at which `delta` returns 0.
 
         For Laplace noise it is sensitivity/scale, rounded up.
@@ -363,10 +381,11 @@ class ConstantCurvatureProfile(RadialProfile):
         return f"the space of dimension {self.dim} and curvature {self.curvature:g}"
 
     @property
-    def _tail_mu(self) -> float:
-        """The limit, as ε grows, of the μ at which N(0, 1) against N(μ, 1) has δ(ε).
+    def _limiting_mu(self) -> float:
+        """The limit, as ε grows, of the solution μ of δ_μ(ε) = δ(ε).
 
-        It is sensitivity/σ, as for a Gaussian on flat space.
+        δ_μ is the profile of N(0, 1) against N(μ, 1), and δ that of the noise.
+        The limit is sensitivity/σ, as for a Gaussian on flat space.
         """
         return self.sensitivity / self.scale
 
@@ -389,6 +408,7 @@ class ConstantCurvatureProfile(RadialProfile):
         SubgaussianTail
             log K and the drift.
         """
+        # K is the integral of the bound on ρ, divided by the integral of ρ.
         law = self.loss_law
         assert isinstance(law, SpaceFormLoss)
         if law.mode < _SINH_SQUARE_OVERFLOWS:
@@ -409,8 +429,8 @@ class ConstantCurvatureProfile(RadialProfile):
 class GaussianProfile(ConstantCurvatureProfile):
     """The profile of a Gaussian on a flat space, in closed form.
 
-    It is that of N(0, 1) against N(μ, 1) with μ = sensitivity/σ (Dong, Roth and Su
-    2022). The parameters are those of `ConstantCurvatureProfile`.
+    It is the profile of N(0, 1) against N(μ, 1) with μ = sensitivity/σ (Dong, Roth and
+    Su 2022). It has the same parameters as `ConstantCurvatureProfile`.
     """
 
     is_closed_form: ClassVar[bool] = True
@@ -431,6 +451,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     @cached_property
     def mu(self) -> float:
         """The μ of Gaussian DP: sensitivity/σ, rounded up."""
+        # The rounding of one quotient is at most 2^-53; 2^-52 is charged.
         return float(round_up(self.sensitivity / self.scale, 2.0**-52))
 
     @property
@@ -441,6 +462,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     @cached_property
     def rho(self) -> float:
         """The ρ of zCDP: μ²/2, rounded up."""
+        # The rounding of one product is at most 2^-53; 2^-51 is charged.
         return float(round_up(self.mu * self.mu / 2, 2.0**-51))
 
     @cached_property
@@ -451,7 +473,7 @@ class GaussianProfile(ConstantCurvatureProfile):
         """
         one_minus_affinity = -math.expm1(-(self.mu * self.mu) / 8)
         angle = 4 * math.asin(math.sqrt(one_minus_affinity / 2))
-        return min(float(round_up(angle, 1e-15)), math.pi)
+        return min(float(round_up(angle, NINE_ROUNDINGS)), math.pi)
 
     def _delta(self, eps: Array) -> Array:
         """Return δ(ε) of N(0, 1) against N(μ, 1), with μ = sensitivity/σ.
@@ -488,7 +510,7 @@ class GaussianProfile(ConstantCurvatureProfile):
     def renyi_at(self, order: float) -> float:
         """Return the Rényi divergence αμ²/2 of the order α, rounded up.
 
-        It is that of N(μ, 1) from N(0, 1), with μ = sensitivity/σ.
+        It is the divergence of N(μ, 1) from N(0, 1), with μ = sensitivity/σ.
 
         Parameters
         ----------
@@ -500,6 +522,7 @@ class GaussianProfile(ConstantCurvatureProfile):
         float
             The divergence, >= 0.
         """
+        # The rounding of two products is at most 2·2^-53; 2^-51 is charged.
         return float(round_up(order * self.mu * self.mu / 2, 2.0**-51))
 
     def mu_at(self, eps: Array) -> Array:
@@ -550,17 +573,21 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
         Parameters
         ----------
         eps : array
-            ε >= 0.
+            Values ε >= 0 of the privacy parameter.
 
         Returns
         -------
         array
             Upper bounds on δ(ε), of the shape of `eps`.
         """
-        eps_minus_largest_loss = np.minimum(eps - self._zero_from, 0.0)
-        delta = -np.expm1(eps_minus_largest_loss / 2) * (1 + 1e-15)
+        eps_minus_largest_loss = np.minimum(
+            eps - self._smallest_eps_with_zero_delta, 0.0
+        )
+        delta = -np.expm1(eps_minus_largest_loss / 2) * (1 + NINE_ROUNDINGS)
         delta = np.minimum(np.nextafter(delta, 1.0), 1.0)
-        return np.asarray(np.where(eps < self._zero_from, delta, 0.0))
+        return np.asarray(
+            np.where(eps < self._smallest_eps_with_zero_delta, delta, 0.0)
+        )
 
 
 @dataclass(frozen=True)
@@ -569,8 +596,8 @@ class FloorProfile(PrivacyProfile):
 
     On a hyperbolic space some privacy loss remains, however much noise is added. It
     tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle between a uniformly
-    random direction and that of the second center. No isotropic noise does better,
-    because Brownian motion turns every one into this limit
+    random direction and the direction of the second center. No isotropic noise does
+    better, because Brownian motion turns every one into this limit
     (docs/theory/hyperbolic-floor.md, Theorem P3).
 
     Parameters
@@ -604,7 +631,7 @@ class FloorProfile(PrivacyProfile):
 
         Here Δ is in units of the curvature radius, and d is the dimension.
         """
-        return float(round_up(self.loss_law.loss_scale, 1e-15))
+        return float(round_up(self.loss_law.loss_scale, NINE_ROUNDINGS))
 
 
 def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:
@@ -625,7 +652,7 @@ def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:
     Returns
     -------
     bool
-        True if the privacy profile is that of N(0, 1) against N(μ, 1) for some μ.
+        True if the noise has the privacy profile of N(0, 1) against N(μ, 1) for some μ.
     """
     return kind == "gaussian" and (curvature == 0 or (dim == 1 and curvature < 0))
 
@@ -812,7 +839,7 @@ def gaussian_floor(curvature: float, dim: int, sensitivity: float) -> float:
     >>> round(gaussian_floor(-1.0, 10, 1.0), 5)
     2.86205
     """
-    curvature = _validate.within("curvature", curvature, -1e300, 1e300)
+    curvature = _validate.within("curvature", curvature, *CURVATURE_RANGE)
     dim = _validate.integer("dim", dim, 1)
     sensitivity = _validate.length("sensitivity", sensitivity)
     if curvature < 0 and dim > 1:

@@ -2,8 +2,9 @@
 
 Theorem P6 (docs/theory/exact-profiles.md) proves it where the injectivity domain, the
 set of tangent vectors up to the cut locus, is convex. There noise of scale σ protects
-at least as well as on flat space: two noise centers at most Δ apart are as hard to tell
-apart as N(0, 1) and N(Δ/σ, 1). Curvature that is nowhere negative is not known to be enough.
+at least as well as on flat space: two noise centers at most Δ apart are at least as
+hard to tell apart as N(0, 1) and N(Δ/σ, 1). Curvature that is nowhere negative is not
+known to be enough.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 class PositiveCurvatureProfile(GaussianProfile):
     """The profile of the flat Gaussian of the same scale, as an upper bound.
 
-    It bounds δ(ε) of the Riemannian Gaussian on the spaces of Theorem P6.
+    It bounds δ(ε) of the Riemannian Gaussian on the spaces of Theorem P6
+    (docs/theory/exact-profiles.md).
     """
 
     @property
@@ -30,9 +32,10 @@ class PositiveCurvatureProfile(GaussianProfile):
     ) -> "PositiveCurvatureProfile":
         """Return a bound on the privacy profile of a Gaussian on a space of Theorem P6.
 
-        The caller vouches for the space: it must be a compact symmetric space, or its
-        product with a flat one, with a convex injectivity domain (Grassmann manifolds,
-        rotations, tori, spheres, projective spaces and their products are).
+        Theorem P6 is in docs/theory/exact-profiles.md. Its assumption on the space is
+        not checked here. The space must be a compact symmetric space, or its product
+        with a flat one, and its injectivity domain must be convex. Grassmann manifolds,
+        rotations, tori, spheres, projective spaces and their products are such spaces.
 
         Parameters
         ----------

@@ -27,16 +27,28 @@ from scipy.special import ndtr, ndtri
 
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
-from curvedp.numerics.directed_rounding import Array, root_rounded_up, round_up
+from curvedp.numerics.directed_rounding import (
+    NINE_ROUNDINGS,
+    THREE_ROUNDINGS,
+    Array,
+    root_rounded_up,
+    round_up,
+)
 from curvedp.privacy.guarantees.gaussian import gdp_delta
 from curvedp.privacy.loss.law import PrivacyLossLaw
-from curvedp.privacy.loss.sum import MARGIN, GaussianLoss, LossOnLine, SumOfLosses
+from curvedp.privacy.loss.sum import (
+    RELATIVE_ERROR_OF_SUM,
+    GaussianLoss,
+    SummandLoss,
+    SumOfLosses,
+)
 from curvedp.privacy.profiles.base import (
     RELATIVE_ERROR,
     PrivacyProfile,
     SubgaussianTail,
 )
 from curvedp.privacy.profiles.constant_curvature import (
+    CURVATURE_RANGE,
     ConstantCurvatureProfile,
     FloorProfile,
     constant_curvature_profile,
@@ -52,26 +64,34 @@ CostOfSplit = Callable[[Array], Array]
 # called an arc of splits.
 _GOOD_ERROR = 1e-7  # a relative error of the fit over the splits that is good enough
 _POOR_ERROR = 1e-5  # a larger relative error makes the search narrow the arc of splits
-_LATTICE_SIZES = (5, 9, 17, 33, 65)  # numbers of splits to which polynomials are fitted
+_NEGLIGIBLE_SINGULAR_VALUE = 1e-13  # relative, in the least squares of a fit
+_FIT_SIZES = (5, 9, 17, 33, 65)  # numbers of splits to which polynomials are fitted
 _MOST_NARROWINGS = 12  # times that the arc of splits is narrowed; fewer are usual
 _ARC_ENDS = 13  # points that divide an arc of splits into 12 shorter ones
-_FINE_LATTICE_SIZE = 2049  # points at which a fit is searched for its maximum
-_NEAR_TOP = 0.99  # fraction of the maximum beyond which errors of a fit count
+_FINE_GRID_SIZE = 2049  # points at which a fit is searched for its maximum
+_NEAR_MAXIMUM = 0.99  # fraction of the maximum beyond which errors of a fit count
 # The first and the last step of the search for a maximum of a fit on [−1, 1]. The fine
-# lattice has cells of about 1e-3; an error of 1e-7 in z changes a maximum by 1e-14.
+# grid has cells of about 1e-3; an error of 1e-7 in z changes a maximum by 1e-14.
 _FIRST_CLIMB_STEP = 1e-3
 _LAST_CLIMB_STEP = 1e-7
-_MOST_UNRESOLVED = 1e-6  # a table of the loss with more relative noise is refused
+_MOST_UNRESOLVED = 1e-6  # a table of the loss with a larger relative error is refused
 _SMALLEST_SQUARE = 1e-300  # a lower bound on μ², so that its fit stays positive
 _SMALLEST_FLOAT = 5e-324
+# A search for ε starts at the largest ε of the extreme splits, or at the first number.
+# Its first step is relative to that, and each step is 30 times the one before.
+_SMALLEST_FIRST_EPS = 1e-3
+_FIRST_RELATIVE_STEP = 1e-6
+_STEP_GROWTH = 30
 _LARGEST_EPS = 1e300  # δ(ε) is 0 for larger ε
-# The relative errors that are charged to δ and to μ, in units of the relative noise of
-# the table of the loss.
-_NOISE_FACTOR_OF_DELTA = 20
-_NOISE_FACTOR_OF_MU = 40
+# The relative errors that are charged to δ and to μ, in units of the relative error of
+# the table of the loss. Twice as much for μ, because an error of δ changes μ by less
+# than twice as much. Raising them is safe; tests/privacy/test_products.py compares δ
+# and μ with independent integrals.
+_TABLE_ERROR_FACTOR_OF_DELTA = 20
+_TABLE_ERROR_FACTOR_OF_MU = 40
 # A μ is multiplied by this, which covers the relative errors of a tabulated loss. An
 # error of δ changes μ by less than twice as much.
-_MU_MARGIN = 1 + 2 * (MARGIN + RELATIVE_ERROR)
+_MU_MARGIN = 1 + 2 * (RELATIVE_ERROR_OF_SUM + RELATIVE_ERROR)
 
 
 @dataclass(frozen=True)
@@ -113,18 +133,18 @@ class _SplitProfile(PrivacyProfile):
         return np.minimum(super()._delta(eps) * (1 + self._relative_error), 1.0)
 
     @property
-    def _table_noise(self) -> float:
+    def _table_error(self) -> float:
         """The relative error of the tabulated tails of the privacy loss.
 
         `NotResolved` is raised if it exceeds 1e-6.
         """
-        noise = self.loss_table.series.unresolved
-        if noise > _MOST_UNRESOLVED:
+        table_error = self.loss_table.series.unresolved
+        if table_error > _MOST_UNRESOLVED:
             raise NotResolved(
                 "the privacy loss on this product of spaces is a sum of two losses "
                 "that could not be computed accurately enough"
             )
-        return noise
+        return table_error
 
     @property
     def _relative_error(self) -> float:
@@ -133,8 +153,8 @@ class _SplitProfile(PrivacyProfile):
         It has two sources: the convolution integral, if two curved factors contribute,
         and the table of the privacy loss.
         """
-        error_of_sum = MARGIN if len(self.curved_profiles) > 1 else 0.0
-        return error_of_sum + _NOISE_FACTOR_OF_DELTA * self._table_noise
+        error_of_sum = RELATIVE_ERROR_OF_SUM if len(self.curved_profiles) > 1 else 0.0
+        return error_of_sum + _TABLE_ERROR_FACTOR_OF_DELTA * self._table_error
 
     @cached_property
     def curved_profiles(self) -> tuple[ConstantCurvatureProfile, ...]:
@@ -157,14 +177,16 @@ class _SplitProfile(PrivacyProfile):
         Its distribution is a convolution integral, taken over the loss with the smaller
         standard deviation.
         """
-        # Pairs (standard deviation of the loss, loss).
-        summands: list[tuple[float, LossOnLine]] = []
+        # Exactly two pairs (standard deviation of the loss, loss). A summand must be
+        # evaluated quickly, so a curved factor enters by its table.
+        summands: list[tuple[float, SummandLoss]] = []
         for profile in self.curved_profiles:
             summands.append((profile.loss_law.loss_scale, profile.loss_table))
         if self.flat_distance > 0:
             flat_mu = self.flat_distance / self.scale
             summands.append((flat_mu, GaussianLoss(flat_mu)))
 
+        # The loss with the smaller deviation is the variable of the convolution.
         summands.sort(key=lambda summand: summand[0])
         (narrow_scale, narrow), (wide_scale, wide) = summands
         return SumOfLosses(wide, narrow, wide_scale, narrow_scale)
@@ -176,14 +198,14 @@ class _SplitProfile(PrivacyProfile):
         It is raised by the relative error of the table of the privacy loss.
         """
         uncorrected_mu = super().mu  # may extend the table, and so comes first
-        table_error = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        table_error = _TABLE_ERROR_FACTOR_OF_MU * self.loss_table.series.unresolved
         return float(round_up(uncorrected_mu, table_error))
 
     def mu_at(self, eps: Array) -> Array:
         """Return, for every ε, the μ with δ_μ(ε) = δ(ε), raised by its error.
 
-        δ_μ is the profile of N(0, 1) against N(μ, 1). The error is that of the
-        table of the privacy loss.
+        δ_μ is the profile of N(0, 1) against N(μ, 1). The error comes from the table of
+        the privacy loss.
 
         Parameters
         ----------
@@ -196,7 +218,7 @@ class _SplitProfile(PrivacyProfile):
             The values of μ, of the shape of `eps`.
         """
         uncorrected_mu = super().mu_at(eps)
-        table_error = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        table_error = _TABLE_ERROR_FACTOR_OF_MU * self.loss_table.series.unresolved
         return uncorrected_mu * (1 + table_error)
 
     def mu_of_tradeoff(self, alpha: Array) -> Array:
@@ -216,7 +238,7 @@ class _SplitProfile(PrivacyProfile):
             The values of μ, of the shape of `alpha`.
         """
         uncorrected_mu = super().mu_of_tradeoff(alpha)
-        table_error = _NOISE_FACTOR_OF_MU * self.loss_table.series.unresolved
+        table_error = _TABLE_ERROR_FACTOR_OF_MU * self.loss_table.series.unresolved
         return uncorrected_mu * (1 + table_error)
 
     @property
@@ -229,12 +251,13 @@ class _SplitProfile(PrivacyProfile):
         """
         squares = [profile.rao**2 for profile in self.curved_profiles]
         squares.append((self.flat_distance / self.scale) ** 2)
-        return float(round_up(math.sqrt(sum(squares)), 1e-15))
+        return float(round_up(math.sqrt(sum(squares)), NINE_ROUNDINGS))
 
     @property
-    def _tail_mu(self) -> float:
-        """The limit, as ε grows, of the μ at which N(0, 1) against N(μ, 1) has δ(ε).
+    def _limiting_mu(self) -> float:
+        """The limit, as ε grows, of the solution μ of δ_μ(ε) = δ(ε).
 
+        δ_μ is the profile of N(0, 1) against N(μ, 1), and δ that of the noise.
         Only the flat part and hyperbolic factors count. On spheres the privacy loss is
         bounded.
         """
@@ -262,6 +285,7 @@ class _SplitProfile(PrivacyProfile):
                 tails.append(profile._subgaussian_tail())
             else:
                 tails.append(SubgaussianTail(0.0, profile.pure_epsilon))
+
         log_k = sum(tail.log_k for tail in tails)
         drift = sum(tail.drift for tail in tails)
         return SubgaussianTail(log_k, drift)
@@ -318,7 +342,7 @@ class ProductProfile(PrivacyProfile):
     """The privacy profile of the Gaussian on a product of spaces.
 
     Each factor has constant curvature. A split divides the sensitivity among the
-    factors. At every ε, δ(ε) is that of the worst split, and exceeds the truth by at
+    factors. At every ε, the worst split determines δ(ε), which exceeds the truth by at
     most 1e-8 of it. The worst split is found from a polynomial fit, raised by its
     measured error (`largest_over_splits`).
 
@@ -354,9 +378,11 @@ class ProductProfile(PrivacyProfile):
         is_compact = all(curvature > 0 for curvature, _ in self.factors)
         if not is_compact:
             return
+
+        # Compare with the diameter of the product of spheres.
         diameters = [math.pi / math.sqrt(curvature) for curvature, _ in self.factors]
         diameter = math.hypot(*diameters)
-        if self.sensitivity > diameter * (1 + 4e-16):
+        if self.sensitivity > diameter * (1 + THREE_ROUNDINGS):
             raise ParameterError(
                 f"must not exceed the diameter {diameter:g}",
                 parameter="sensitivity",
@@ -376,6 +402,7 @@ class ProductProfile(PrivacyProfile):
         ParameterError
             If they are not pairs of a curvature and a dimension, or if there are none.
         """
+        # The factors must be pairs of a curvature and a dimension.
         try:
             pairs = tuple((curvature, dim) for curvature, dim in self.factors)
         except (TypeError, ValueError):
@@ -384,11 +411,14 @@ class ProductProfile(PrivacyProfile):
                 parameter="factors",
                 value=self.factors,
             ) from None
+
         if not pairs:
             raise ParameterError("factors=() must not be empty")
+
+        # Check each curvature and each dimension.
         return tuple(
             (
-                _validate.within("curvature", curvature, -1e300, 1e300),
+                _validate.within("curvature", curvature, *CURVATURE_RANGE),
                 _validate.integer("dim", dim, 1),
             )
             for curvature, dim in pairs
@@ -397,7 +427,7 @@ class ProductProfile(PrivacyProfile):
     # ---- splits: how far the noise center moves within each part
 
     @property
-    def _curved(self) -> Factors:
+    def _curved_factors(self) -> Factors:
         """The factors that are not flat. A line is flat whatever its curvature."""
         return tuple(
             (curvature, dim)
@@ -406,9 +436,9 @@ class ProductProfile(PrivacyProfile):
         )
 
     @property
-    def _has_flat(self) -> bool:
+    def _has_flat_factor(self) -> bool:
         """Whether some factor is flat. All flat factors together count as one part."""
-        return len(self._curved) < len(self.factors)
+        return len(self._curved_factors) < len(self.factors)
 
     @property
     def _part_diameters(self) -> list[float]:
@@ -420,12 +450,14 @@ class ProductProfile(PrivacyProfile):
         """
         diameters = [
             math.pi / math.sqrt(curvature) if curvature > 0 else math.inf
-            for curvature, _ in self._curved
+            for curvature, _ in self._curved_factors
         ]
-        return [math.inf, *diameters] if self._has_flat else diameters
+        return [math.inf, *diameters] if self._has_flat_factor else diameters
 
-    def _at_split(self, lengths: Sequence[float]) -> PrivacyProfile:
+    def _profile_of_split(self, lengths: Sequence[float]) -> PrivacyProfile:
         """Return the privacy profile of two data sets that differ by the given split.
+
+        Sorting must keep each length with its factor.
 
         Parameters
         ----------
@@ -443,9 +475,9 @@ class ProductProfile(PrivacyProfile):
             min(length, diameter)
             for length, diameter in zip(lengths, self._part_diameters, strict=True)
         ]
-        flat_distance = distances.pop(0) if self._has_flat else 0.0
+        flat_distance = distances.pop(0) if self._has_flat_factor else 0.0
         # Equal factors are interchangeable: sorting lets one table serve every order.
-        pairs = sorted(zip(self._curved, distances, strict=True))
+        pairs = sorted(zip(self._curved_factors, distances, strict=True))
         sorted_factors = tuple(factor for factor, _ in pairs)
         sorted_distances = tuple(distance for _, distance in pairs)
         return _split_profile(
@@ -456,7 +488,7 @@ class ProductProfile(PrivacyProfile):
     def extreme_splits(self) -> list[PrivacyProfile]:
         """The profiles of the splits that put all of the change into one part."""
         return [
-            self._at_split((self.sensitivity * direction).tolist())
+            self._profile_of_split((self.sensitivity * direction).tolist())
             for direction in np.eye(len(self._part_diameters))
         ]
 
@@ -480,18 +512,22 @@ class ProductProfile(PrivacyProfile):
         diameters = self._part_diameters
         length = self.sensitivity
         if len(diameters) == 1:
-            return cost(self._at_split([length]))
+            return cost(self._profile_of_split([length]))
 
-        # A split is length·(cos θ, sin θ). The diameters of the parts bound θ.
+        # A split is length·(cos θ, sin θ). cos θ <= d₁/length and sin θ <= d₂/length,
+        # because the diameters d₁ and d₂ of the parts limit the move.
         smallest_angle = math.acos(min(diameters[0] / length, 1.0))
         largest_angle = math.asin(min(diameters[1] / length, 1.0))
-        if len(self._curved) == 2 and self._curved[0] == self._curved[1]:
+        if (
+            len(self._curved_factors) == 2
+            and self._curved_factors[0] == self._curved_factors[1]
+        ):
             # The other half of the splits is the mirror image.
             largest_angle = min(largest_angle, math.pi / 4)
 
         def cost_of_direction(direction: Array) -> Array:
             """Return the cost of the split length·direction."""
-            return cost(self._at_split((length * direction).tolist()))
+            return cost(self._profile_of_split((length * direction).tolist()))
 
         return largest_over_splits(
             cost_of_direction, smallest_angle, max(smallest_angle, largest_angle)
@@ -502,9 +538,9 @@ class ProductProfile(PrivacyProfile):
     def _delta(self, eps: Array) -> Array:
         """Return δ(ε), the largest over all splits of the sensitivity; rounded up.
 
-        Instead of δ, the search over the splits maximizes μ², where μ is the number for
-        which telling N(0, 1) from N(μ, 1) has that δ at that ε. A polynomial fits μ²
-        well, because it is nearly linear in the squared lengths of the split.
+        Instead of δ(ε), the search over the splits maximizes μ², where μ solves
+        δ_μ(ε) = δ(ε) and δ_μ is the profile of N(0, 1) against N(μ, 1). A polynomial
+        fits μ² well, because μ² is nearly linear in the squared lengths of the split.
 
         Parameters
         ----------
@@ -517,7 +553,7 @@ class ProductProfile(PrivacyProfile):
             δ(ε) in [0, 1], of the shape of `eps`.
         """
         if len(self._part_diameters) == 1:
-            return self._at_split([self.sensitivity])._delta(eps)
+            return self._profile_of_split([self.sensitivity])._delta(eps)
 
         # From the largest loss on, δ is 0.
         flat_eps = np.asarray(eps, np.float64).ravel()
@@ -558,7 +594,7 @@ class ProductProfile(PrivacyProfile):
         array of bool
             One truth value for each ε.
         """
-        bounding_profile = self._at_split([self.sensitivity, self.sensitivity])
+        bounding_profile = self._profile_of_split([self.sensitivity, self.sensitivity])
         mu = bounding_profile.mu_at(eps) * _MU_MARGIN
         bound = gdp_delta(np.maximum(mu, math.sqrt(_SMALLEST_SQUARE)), eps)
         return np.asarray(bound <= _SMALLEST_FLOAT)
@@ -582,8 +618,8 @@ class ProductProfile(PrivacyProfile):
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest ε with δ(ε) <= delta, rounded up.
 
-        Each evaluation of δ(ε) is a search over all splits of the sensitivity, so that
-        few of them must do: the root is found by Brent's method. It starts at the
+        Each evaluation of δ(ε) is a search over all splits of the sensitivity, which is
+        slow. Brent's method finds the root with few evaluations. It starts at the
         largest ε of the splits that move one part only, which is nearly always the
         answer up to rounding.
 
@@ -599,20 +635,20 @@ class ProductProfile(PrivacyProfile):
         """
 
         def relative_excess(eps: float) -> float:
-            """Return (δ(ε) − delta), divided by the larger of the two."""
+            """Return δ(ε) − delta, divided by the larger one of δ(ε) and delta."""
             value = float(self.delta(eps))
             return (value - delta) / max(value, delta)
 
-        # Enlarge the upper end, in growing steps, until δ there is small enough.
+        # Enlarge the first guess of ε, in growing steps, until δ is small enough.
         low = 0.0
         eps_of_extremes = [float(split.epsilon(delta)) for split in self.extreme_splits]
-        high = max(1e-3, *eps_of_extremes)
-        relative_step = 1e-6
+        high = max(_SMALLEST_FIRST_EPS, *eps_of_extremes)
+        relative_step = _FIRST_RELATIVE_STEP
         while relative_excess(high) > 0:
             low = high
             high = high * (1 + relative_step)
-            relative_step = min(30 * relative_step, 1.0)
-        return root_rounded_up(relative_excess, low, high, relative=1e-15)
+            relative_step = min(_STEP_GROWTH * relative_step, 1.0)
+        return root_rounded_up(relative_excess, low, high, relative=NINE_ROUNDINGS)
 
     def _tradeoff(self, alpha: Array) -> Array:
         """Return the trade-off curve β(α), the lowest over all splits; rounded down.
@@ -633,10 +669,13 @@ class ProductProfile(PrivacyProfile):
             β(α), of the shape of `alpha`.
         """
         if len(self._part_diameters) == 1:
-            return self._at_split([self.sensitivity])._tradeoff(alpha)
+            return self._profile_of_split([self.sensitivity])._tradeoff(alpha)
+
+        # β(0) = 1 and β(1) = 0; the search is for the α between.
         flat_alpha = np.asarray(alpha, np.float64).ravel()
+
         is_inside = (flat_alpha > 0) & (flat_alpha < 1)
-        beta = np.where(flat_alpha > 0, 0.0, 1.0)  # right at α = 0 and at α = 1
+        beta = np.where(flat_alpha > 0, 0.0, 1.0)
         if np.any(is_inside):
             alpha_inside = flat_alpha[is_inside]
             mu_squared = self._largest_over_splits(
@@ -656,9 +695,9 @@ class ProductProfile(PrivacyProfile):
         place of μ, because it is nearly linear in the squared lengths of a split.
         """
         if len(self._part_diameters) == 1:
-            return self._at_split([self.sensitivity]).mu
+            return self._profile_of_split([self.sensitivity]).mu
         mu_squared = self._largest_over_splits(lambda split: np.array([split.mu**2]))[0]
-        return float(round_up(math.sqrt(mu_squared), 2 * MARGIN))
+        return float(round_up(math.sqrt(mu_squared), 2 * RELATIVE_ERROR_OF_SUM))
 
     @cached_property
     def rho(self) -> float:
@@ -667,7 +706,7 @@ class ProductProfile(PrivacyProfile):
         A split divides the sensitivity among the parts. ρ is rounded up.
         """
         rho = self._largest_over_splits(lambda split: np.array([split.rho]))[0]
-        return float(round_up(float(rho), MARGIN))
+        return float(round_up(float(rho), RELATIVE_ERROR_OF_SUM))
 
     @cached_property
     def hellinger_angle(self) -> float:
@@ -679,7 +718,7 @@ class ProductProfile(PrivacyProfile):
         squared = self._largest_over_splits(
             lambda split: np.array([split.hellinger_angle**2])
         )[0]
-        return min(float(round_up(math.sqrt(squared), MARGIN)), math.pi)
+        return min(float(round_up(math.sqrt(squared), RELATIVE_ERROR_OF_SUM)), math.pi)
 
     @cached_property
     def pure_epsilon(self) -> float:
@@ -690,12 +729,14 @@ class ProductProfile(PrivacyProfile):
         a split (Δ₁, Δ₂) of Δ is maximal if the Δᵢ are proportional to the cᵢ. Then it
         is Δ(2|c| − Δ)/2σ², where |c| = √(Σcᵢ²) is the diameter of the product.
         """
-        if self._has_flat or any(curvature < 0 for curvature, _ in self._curved):
+        if self._has_flat_factor or any(
+            curvature < 0 for curvature, _ in self._curved_factors
+        ):
             return math.inf
         diameter = math.hypot(*self._part_diameters)
         length = self.sensitivity
         numerator = length * (2 * diameter - min(length, diameter))
-        return float(round_up(numerator / (2 * self.scale**2), 1e-15))
+        return float(round_up(numerator / (2 * self.scale**2), NINE_ROUNDINGS))
 
     def renyi_at(self, order: float) -> float:
         """Return the Rényi divergence D_α, the largest over all splits; rounded up.
@@ -715,7 +756,7 @@ class ProductProfile(PrivacyProfile):
         divergence = self._largest_over_splits(
             lambda split: np.array([split.renyi_at(order)])
         )[0]
-        return float(round_up(float(divergence), MARGIN))
+        return float(round_up(float(divergence), RELATIVE_ERROR_OF_SUM))
 
     @cached_property
     def rao(self) -> float:
@@ -724,8 +765,9 @@ class ProductProfile(PrivacyProfile):
         The Fisher metric of a product is block diagonal, so that the worst direction
         lies within one factor.
         """
-        root_informations = [1 / self.scale] if self._has_flat else []
-        for curvature, dim in self._curved:
+        # Compute √(Fisher information) of each part; for the flat part it is 1/σ.
+        root_informations = [1 / self.scale] if self._has_flat_factor else []
+        for curvature, dim in self._curved_factors:
             distance = self.sensitivity
             if curvature > 0:
                 distance = min(distance, math.pi / math.sqrt(curvature))
@@ -733,9 +775,10 @@ class ProductProfile(PrivacyProfile):
                 "gaussian", curvature, dim, self.scale, distance
             )
             root_informations.append(profile.rao / distance)
-        return float(
-            round_up(self.sensitivity * max(root_informations), RELATIVE_ERROR)
-        )
+
+        # The worst direction lies in the part where it is largest.
+        largest = max(root_informations)
+        return float(round_up(self.sensitivity * largest, RELATIVE_ERROR))
 
     @property
     def space(self) -> str:
@@ -756,7 +799,7 @@ class ProductProfile(PrivacyProfile):
         one factor is hyperbolic, its limiting profile is returned, because the losses
         of the other factors vanish as the scale grows.
         """
-        hyperbolic = [factor for factor in self._curved if factor[0] < 0]
+        hyperbolic = [factor for factor in self._curved_factors if factor[0] < 0]
         if len(hyperbolic) != 1:
             return None
         curvature, dim = hyperbolic[0]
@@ -810,6 +853,9 @@ def largest_over_splits(
     "Products and SPD matrices"). If it is large, as happens for ε near the largest
     privacy loss, the interval of θ is narrowed first.
 
+    The error must be added, not subtracted: the result may be too large only.
+    tests/privacy/test_products.py checks that no split exceeds it.
+
     Parameters
     ----------
     cost : CostOfSplit
@@ -826,16 +872,19 @@ def largest_over_splits(
         The suprema, one for each entry of the cost.
     """
     value, error = _fit_over_arc(cost, start, stop)
+
+    # Entries that one polynomial fits poorly get a search of their own.
     poorly_fitted = np.nonzero(error > _POOR_ERROR * value)[0]
-    for column in poorly_fitted:
-        one_cost = _only_column(cost, int(column))
-        narrowed = _fit_over_narrowed_arc(one_cost, start, stop)
-        value[column] = narrowed.value[0]
-        error[column] = narrowed.error[0]
+    for entry in poorly_fitted:
+        cost_of_entry = _select_entry(cost, int(entry))
+        supremum = _fit_over_narrowed_arc(cost_of_entry, start, stop)
+        value[entry] = supremum.value[0]
+        error[entry] = supremum.error[0]
+
     return (value + error) * (1 + 1e-12)  # covers the arithmetic of the fit
 
 
-def _only_column(cost: CostOfSplit, column: int) -> CostOfSplit:
+def _select_entry(cost: CostOfSplit, column: int) -> CostOfSplit:
     """Return a function that computes one entry of a cost, and drops the others.
 
     It is called for the entries whose supremum over the splits needs a search of its
@@ -871,9 +920,9 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
 
     The cost has one entry, which increases with both coordinates. So between θ and
     θ′ > θ it is at most the cost at (cos θ, sin θ′). In every round the arc is divided
-    into 12 pieces. A piece where this bound is below a known value of the cost cannot
-    contain the worst split. Such pieces are dropped at both ends of the arc, and the
-    cost is fitted over the rest. Rounds end
+    into 12 shorter ones. One where this bound is below a known value of the cost cannot
+    contain the worst split. Such arcs are dropped at both ends, and the cost is fitted
+    over the rest. An arc must never be dropped for another reason. Rounds end
 
     - when the error of a fit is small enough,
     - when a fit exists and the arc no longer shrinks, or
@@ -893,19 +942,25 @@ def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Sup
     """
     supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))  # no fit yet
     for _ in range(_MOST_NARROWINGS):
+        # Bound the cost on each of 12 shorter arcs from above.
         theta = np.linspace(start, stop, _ARC_ENDS)
         largest_known_value = max(float(cost(_direction(angle))[0]) for angle in theta)
         upper_bounds = [
             float(cost(np.array([math.cos(left), math.sin(right)]))[0])
             for left, right in pairwise(theta)
         ]
-        possible_pieces = np.nonzero(np.array(upper_bounds) >= largest_known_value)[0]
-        new_start = float(theta[possible_pieces[0]])
-        new_stop = float(theta[possible_pieces[-1] + 1])
+
+        # Keep the shorter arcs that may contain the worst split, and those between.
+        may_contain_worst = np.array(upper_bounds) >= largest_known_value
+        possible_arcs = np.nonzero(may_contain_worst)[0]
+        new_start = float(theta[possible_arcs[0]])
+        new_stop = float(theta[possible_arcs[-1] + 1])
 
         has_fit = math.isfinite(supremum.error[0])
         if has_fit and (new_start, new_stop) == (start, stop):
             break  # the arc no longer shrinks
+
+        # Fit the cost over the remaining arc.
         start, stop = new_start, new_stop
         supremum = _fit_over_arc(cost, start, stop)
         is_good_fit = supremum.error[0] <= _POOR_ERROR * supremum.value[0]
@@ -935,9 +990,10 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
         The largest value of each entry, and the error of the last fit: its
         residual, and how much it differs from the fit before.
     """
+    # Map the arc to an interval of sin²θ. The cost is computed once at each point.
     low = math.sin(start) ** 2
     high = math.sin(stop) ** 2
-    fine_points = _chebyshev_points(_FINE_LATTICE_SIZE)
+    fine_points = _chebyshev_points(_FINE_GRID_SIZE)
     known_costs: dict[float, Array] = {}
     previous_fit: Array | None = None
 
@@ -961,36 +1017,41 @@ def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
             known_costs[z] = cost(split)
         return known_costs[z]
 
-    for size in _LATTICE_SIZES:
+    for size in _FIT_SIZES:
         points = _chebyshev_points(size)
         values = np.array([cost_at(z) for z in points.tolist()])
 
         # Fit a polynomial to the values.
         degree = size - 1
         basis = chebvander(points, degree)
-        coefficients = np.linalg.lstsq(basis, values, rcond=1e-13)[0]
+        coefficients, *_ = np.linalg.lstsq(
+            basis, values, rcond=_NEGLIGIBLE_SINGULAR_VALUE
+        )
 
-        # The maximum is that of the fit on a fine lattice, or of the values themselves.
+        # The maximum of the fit on a fine grid, or of the values themselves.
         fit = chebvander(fine_points, degree) @ coefficients
         largest = np.maximum(fit.max(axis=0), values.max(axis=0))
         residual = np.abs(basis @ coefficients - values).max(axis=0)
-        error = residual + _change_near_top(fit, previous_fit, largest)
+        error = residual + _difference_near_maximum(fit, previous_fit, largest)
         if np.all(error <= _GOOD_ERROR * largest):
             break
         previous_fit = fit
 
+    # Climb from the best point of the fine grid to the maximum between grid points.
     maxima = [
-        _local_maximum(column, fine_points[best])
+        _climb_to_maximum(column, fine_points[best])
         for column, best in zip(coefficients.T, fit.argmax(axis=0), strict=True)
     ]
     return _Supremum(np.maximum(largest, maxima), error)
 
 
-def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> Array:
+def _difference_near_maximum(
+    fit: Array, previous_fit: Array | None, largest: Array
+) -> Array:
     """Return by how much two polynomial fits differ where they are near the maximum.
 
-    It estimates the error of the second fit. Without a first one, the error is said to
-    be as large as the maximum itself.
+    It estimates the error of the fit `fit`. If there is no previous fit, the maximum
+    itself is returned as the error.
 
     Parameters
     ----------
@@ -1010,8 +1071,8 @@ def _change_near_top(fit: Array, previous_fit: Array | None, largest: Array) -> 
     """
     if previous_fit is None:
         return largest
-    is_near_top = fit > _NEAR_TOP * largest
-    return np.asarray((np.abs(fit - previous_fit) * is_near_top).max(axis=0))
+    is_near_maximum = fit > _NEAR_MAXIMUM * largest
+    return np.asarray((np.abs(fit - previous_fit) * is_near_maximum).max(axis=0))
 
 
 def _chebyshev_points(size: int) -> Array:
@@ -1047,11 +1108,11 @@ def _direction(theta: float) -> Array:
     """
     direction = np.array([math.cos(theta), math.sin(theta)])
     # cos(π/2) is 6e-17 in floats. An exact 0 means that this part does not change.
-    direction[np.abs(direction) < 1e-15] = 0.0
+    direction[np.abs(direction) < NINE_ROUNDINGS] = 0.0
     return direction
 
 
-def _local_maximum(coefficients: Array, z: float) -> float:
+def _climb_to_maximum(coefficients: Array, z: float) -> float:
     """Return the value of a Chebyshev series at a local maximum near z.
 
     The search tries one step to either side. It moves there if the series is larger,
@@ -1069,14 +1130,17 @@ def _local_maximum(coefficients: Array, z: float) -> float:
     float
         The largest value that was evaluated.
     """
+    # Evaluate the series at the start.
     degree = len(coefficients) - 1
     largest = float((chebvander(np.array([z]), degree) @ coefficients)[0])
+
+    # Move uphill, with shorter and shorter steps.
     step = _FIRST_CLIMB_STEP
     while step > _LAST_CLIMB_STEP:
         candidates = np.clip([z + step, z - step], -1.0, 1.0)
         values = chebvander(candidates, degree) @ coefficients
         best = int(values.argmax())
-        if values[best] > largest * (1 + 1e-15):
+        if values[best] > largest * (1 + NINE_ROUNDINGS):
             largest = float(values[best])
             z = float(candidates[best])
         else:

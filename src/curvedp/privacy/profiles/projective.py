@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
+from curvedp.numerics.directed_rounding import THREE_ROUNDINGS
 from curvedp.privacy.loss.projective import HALF_PI, ProjectiveLoss
 from curvedp.privacy.profiles.constant_curvature import RadialProfile
 
@@ -56,6 +57,8 @@ class ProjectiveProfile(RadialProfile):
     def __post_init__(self) -> None:
         """Validate the space, the sensitivity and the range that floats can resolve."""
         super().__post_init__()
+
+        # Check the names of the noise and of the space.
         kind_is_valid = self.kind in ("gaussian", "laplace")
         field_is_valid = self.field in ("real", "complex")
         if not (kind_is_valid and field_is_valid):
@@ -63,6 +66,8 @@ class ProjectiveProfile(RadialProfile):
                 f"kind={self.kind!r}, field={self.field!r}: kind must be 'gaussian' or "
                 "'laplace', and field 'real' or 'complex'"
             )
+
+        # Check the dimension. A complex space has an even real dimension.
         smallest_dim = 2 if self.field == "real" else 4
         dim = _validate.integer("dim", self.dim, smallest_dim)
         if self.field == "complex" and dim % 2:
@@ -70,9 +75,10 @@ class ProjectiveProfile(RadialProfile):
                 "of a complex space must be even", parameter="dim", value=self.dim
             )
 
+        # Check that lengths are at most the diameter, and in the range of doubles.
         root = math.sqrt(_validate.positive("curvature", self.curvature))
         diameter = HALF_PI / root
-        if self.sensitivity > diameter * (1 + 4e-16):
+        if self.sensitivity > diameter * (1 + THREE_ROUNDINGS):
             raise ParameterError(
                 f"must not exceed the diameter {diameter:g} of the space",
                 parameter="sensitivity",
@@ -83,7 +89,7 @@ class ProjectiveProfile(RadialProfile):
         _validate.within("sensitivity/scale", ratio, *_RATIO_RANGE)
 
     @property
-    def unresolved_loss_law(self) -> ProjectiveLoss:
+    def default_loss_law(self) -> ProjectiveLoss:
         """The privacy loss of the noise, with a default number of quadrature nodes.
 
         Lengths are multiplied by √curvature, so that the diameter is π/2.

@@ -1,6 +1,6 @@
-"""Bounds on δ(ε) for noise whose exact privacy profile is not known. `HadamardProfile`
-bounds Gaussian noise on spaces without positive curvature by that of a flat Gaussian
-with a smaller scale. `PureProfile` bounds any noise whose privacy loss is bounded.
+"""Bounds on δ(ε) for noise whose exact privacy profile is not known. On spaces without
+positive curvature, `HadamardProfile` bounds Gaussian noise by a flat Gaussian with a
+smaller scale. `PureProfile` bounds any noise whose privacy loss is bounded.
 
 Theorem P4 (docs/theory/exact-profiles.md). On a complete, simply connected manifold
 with sectional curvatures <= 0 and Ric >= −k, kσ² < 1, the Gaussians of scale σ about
@@ -20,7 +20,8 @@ from curvedp.privacy.guarantees.definitions import PureDP
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
-# More than the relative rounding error of σ√(1 − kσ²): a few units of 2^-53.
+# More than the relative rounding error of σ√(1 − kσ²), which is a few units of 2^-53.
+# Raising it is safe; lowering it below 2^-51 is not.
 _FORMULA_ROUNDING = 2.0**-50
 # By this, relative, 4k·flat² must stay below 1, so that rounding cannot hide that the
 # equation in `hadamard_scale` has no root.
@@ -31,7 +32,7 @@ _DISCRIMINANT_MARGIN = 2.0**-40
 class HadamardProfile(GaussianProfile):
     """The profile of a flat Gaussian that reveals at least as much as a curved one.
 
-    Its `scale` is that of the flat Gaussian, σ√(1 − kσ²), where −k bounds the Ricci
+    Its `scale` is the scale σ√(1 − kσ²) of the flat Gaussian, where −k bounds the Ricci
     curvature from below (docs/theory/exact-profiles.md, Theorem P4).
     """
 
@@ -70,7 +71,7 @@ class HadamardProfile(GaussianProfile):
         ParameterError
             If ricci·σ² < −½: beyond that, more noise would not improve the bound.
         """
-        flat_scale = _flat_scale(_validate.length("sigma", sigma), -ricci)
+        flat_scale = _equivalent_flat_scale(_validate.length("sigma", sigma), -ricci)
         return cls(
             kind="gaussian",
             curvature=0.0,
@@ -181,7 +182,7 @@ class PureProfile(PrivacyProfile):
     def _tradeoff(self, alpha: Array) -> Any:
         """Return the smallest type II error that ε-DP allows, for each type I error α.
 
-        The errors are those of a test that tells two neighboring data sets apart.
+        A test tells two neighboring data sets apart and makes these errors.
 
         Parameters
         ----------
@@ -201,7 +202,7 @@ class PureProfile(PrivacyProfile):
         return "Laplace"
 
 
-def _flat_scale(sigma: float, k: float) -> float:
+def _equivalent_flat_scale(sigma: float, k: float) -> float:
     """Return the scale s = σ√(1 − kσ²) of a flat Gaussian that protects no better.
 
     By Theorem P4 (docs/theory/exact-profiles.md), it protects no better than a Gaussian
@@ -244,6 +245,9 @@ def hadamard_scale(flat: float, ricci: float) -> float:
     quadratic in σ², and its smaller root is σ² = 2·flat²/(1 + √(1 − 4k·flat²)). If
     rounding left σ too small, it is raised in tiny steps until it is large enough.
 
+    The loop at the end makes sure that the result meets the bound in spite of rounding;
+    tests/privacy/test_hadamard.py checks both directions.
+
     Parameters
     ----------
     flat : float
@@ -259,10 +263,13 @@ def hadamard_scale(flat: float, ricci: float) -> float:
     Raises
     ------
     UnattainableGuarantee
-        If flat² > −1/(4·ricci): no σ is large enough for the bound of Theorem P4.
+        If flat² > −1/(4·ricci): no σ is large enough for the bound of Theorem P4
+        (docs/theory/exact-profiles.md).
     """
     flat = _validate.length("flat", flat)
-    k = -ricci
+    k = -ricci  # the theorem is about spaces with Ric >= −k
+
+    # No real root means that no scale is large enough.
     discriminant = 1 - 4 * k * flat * flat * (1 + _DISCRIMINANT_MARGIN)
     if discriminant < 0:
         largest = 0.5 / math.sqrt(k)
@@ -271,7 +278,9 @@ def hadamard_scale(flat: float, ricci: float) -> float:
             f"{largest:.4g} there is no proved bound on this space; use the mechanism "
             "tangent-gaussian"
         )
+
+    # The root, raised until the equivalent flat scale is not too small.
     sigma = flat * math.sqrt(2 / (1 + math.sqrt(discriminant)))
-    while _flat_scale(sigma, k) < flat:
+    while _equivalent_flat_scale(sigma, k) < flat:
         sigma = math.nextafter(sigma * (1 + _FORMULA_ROUNDING), math.inf)
     return sigma
