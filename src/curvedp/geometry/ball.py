@@ -1,8 +1,8 @@
-"""The public ball: every record is moved into it before anything is computed.
-
-`project_to_ball` clips records to a ball, `ball_coordinates` clips their normal
-coordinates at its center, and `carry_records` moves them to the origin. Each result
-depends on its own record alone, and no value of a record raises or warns.
+"""The public ball: every record is clipped into it before anything is computed. The
+ball has a public center and radius. `project_to_ball` clips records into it,
+`ball_coordinates` clips their normal coordinates at its center, and `carry_records`
+moves them to the origin. Each result depends on its own record alone, and no value of a
+record causes an exception or a warning.
 """
 
 import math
@@ -31,13 +31,16 @@ from curvedp.numerics.threads import blocks, in_threads
 # small beside the data.
 _BLOCK = 1 << 16
 
-# How often a clipped record is shortened further when round-off left it just outside.
+# How often a record is shortened before it is replaced by the center, because round-off
+# leaves it just outside the ball.
 _SHORTENING_ATTEMPTS = 7
 
-# Each attempt steps back by this many times the margin of the one before.
+# The margin by which a record is shortened further grows by this factor with each
+# attempt: six factors lead from one unit of round-off, 2e-16, to 1.5e-5.
 _MARGIN_GROWTH = 64
 
-# Points within this fraction of the safe radius are surely represented well.
+# Points within this fraction of the safe radius are surely represented well: the rest
+# is room for the round-off of their distance.
 _SURELY_SAFE = 0.999
 
 
@@ -45,25 +48,26 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     """Clip records into the public ball: map every record to a point of it.
 
     A record is first replaced by the point nearest to it, relative to its own scale
-    (`M.from_record`): points written with few digits or in other units lose nothing.
-    Then a point in the ball stays where it is. A point outside moves along the geodesic
-    to the center until it is on the ball's boundary. A record that is not finite, or
-    has no nearest point (zero, singular), becomes the center.
+    (`M.from_record`). So points that were written with few digits or in other units can
+    be used as they are. Then a point in the ball stays where it is, and a point outside
+    moves along the geodesic to the center until it is on the boundary of the ball. A
+    record that is not finite, or has no nearest point (such as a matrix of zeros),
+    becomes the center.
 
     Far from the center of a wide ball, float64 coordinates may not tell points apart.
     In a ball wider than the space's `float_set.safe_radius` such points also move
-    toward the center: SPD matrices of condition above 1e6 seen from the center, for
-    example, and points of hyperbolic space beyond distance 15. If several shortest
+    toward the center. Examples are SPD matrices of condition above 1e6 as seen from the
+    center, and points of hyperbolic space beyond distance 15. If several shortest
     geodesics lead to the center, `M.log` picks one, always the same.
 
     *Guarantees.* dist(center, result) <= radius as computed by `M.dist`, for every
-    record. Each result depends on its own record alone. No value of a record raises or
-    warns; shapes, dtypes, the center and the radius do.
+    record. Each result depends on its own record alone. No value of a record causes an
+    exception or a warning; a wrong shape, dtype, center or radius raises an error.
 
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     center : array, shape M.point_shape
         Center of the public ball.
     radius : float
@@ -79,8 +83,8 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     Raises
     ------
     ParameterError
-        If the shape of X, its dtype, the center or the radius are not what they must
-        be.
+        If X has another shape or no real numbers, the center is not one point of M, or
+        the radius is not positive and finite.
 
     Examples
     --------
@@ -94,11 +98,14 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
     if not is_checked_radius:
         radius = positive("radius", radius)
     check_manifold(M)
-    xp, center, X = _check_center_and_records(M, center, X)
+    xp, center, X = _convert_center_and_records(M, center, X)
 
     with numerical_silence():
         if is_numpy_array(X):
             return _project_in_blocks(M, center, radius, X)
+
+        # Other array libraries may not assign to some entries of an array: all points
+        # are moved, and the results of those that stay are not used.
         points, has_point = _to_points(xp, M, center, X)
         stays, distance = _stays_in_ball(M, center, radius, points)
         if not bool(xp.all(stays)):
@@ -107,17 +114,17 @@ def project_to_ball(M: Manifold, center: Array, radius: float, X: Array) -> Arra
         return _where_points(xp, M, has_point, points, center)
 
 
-def _check_center_and_records(
+def _convert_center_and_records(
     M: Manifold, center: Array, X: Array
 ) -> tuple[Any, Array, Array]:
-    """Return a center and records as floating-point arrays of one library.
+    """Convert a center and records to floating-point arrays of one library; check them.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center, X : array_like
-        What the caller passes as the center of a ball and as records.
+        The arguments that the caller passes as center of a ball and as records.
 
     Returns
     -------
@@ -133,12 +140,15 @@ def _check_center_and_records(
     ParameterError
         If the center is not one point of M, or X has another shape or no real numbers.
     """
+    # The library of the records; lists become NumPy arrays.
     xp = np
     if is_array_api_obj(X):
         xp = namespace(*(a for a in (center, X) if is_array_api_obj(a)))
     with numerical_silence():  # a record may be too large for doubles
         X = _as_floating(xp, "X", X, M)
+
     center = _as_floating(xp, "center", center, M, device(X))
+    # The residual is 0 on the manifold, up to round-off.
     is_point = center.shape == M.point_shape and bool(
         M.residual(center) <= OFF_MANIFOLD_TOLERANCE
     )
@@ -152,15 +162,15 @@ def _check_center_and_records(
 def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
     """Move records by the isometry that takes the center to its canonical place.
 
-    The canonical place is the origin on spaces that have such an isometry, and the
-    center itself on others (`canonical_center`). Near the origin coordinates have the
-    most digits. This is a fixed map of each record, so its round-off does not matter to
-    privacy.
+    The canonical place (`canonical_center`) is the origin on spaces that have such an
+    isometry, and the center itself on others. Near the origin coordinates have the most
+    digits. The map depends on public values and on the record itself alone, so that its
+    round-off does not matter to privacy.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     X : array of shape (n, *point_shape)
@@ -188,7 +198,8 @@ def carry_records(M: Manifold, center: np.ndarray, X: Array) -> Array:
     if not is_numpy_array(X):
         return carry(X)
     carried = in_threads(lambda block: carry(X[block]), blocks(len(X), _BLOCK))
-    return np.concatenate([X[:0], *carried])
+    no_records = X[:0]  # np.concatenate needs at least one array
+    return np.concatenate([no_records, *carried])
 
 
 def ball_coordinates(
@@ -202,13 +213,13 @@ def ball_coordinates(
     nearest point has coordinates 0.
 
     *Guarantees.* Lengths are at most radius·(1 + 4u), u the unit round-off. Each result
-    depends on its own record alone, none raises or warns, and the work is the same for
-    every record.
+    depends on its own record alone. No record causes an exception or a warning, and the
+    work is the same for every record.
 
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     center : array of shape point_shape
         Center of the public ball.
     radius : float
@@ -216,8 +227,9 @@ def ball_coordinates(
     X : array of shape (..., *point_shape)
         The records (NumPy).
     timed : bool
-        Whether an adversary may time this call. With False (a simulation of public
-        points) the work may depend on the records; answers agree to their last digits.
+        Whether an adversary may measure how long this call takes. False is for public
+        points, such as those of a simulation: the work may then depend on the records,
+        and results may differ from those of True in their last digits.
 
     Returns
     -------
@@ -228,10 +240,13 @@ def ball_coordinates(
         points, has_point = _to_points(np, M, center, X)
         z = np.asarray(M.normal_coordinates(center, points))
         length = euclidean_norm(np, z)[..., None]
-        is_finite = has_point[..., None] & np.isfinite(length)
+
+        # Shorten the coordinates of points outside; a record without a point gives 0.
         shrink = _clipped_length(M, radius, length) / length
         factor = np.where(length > radius, shrink, 1.0)
-        z = np.where(is_finite, z * factor, 0.0)
+        is_usable = has_point[..., None] & np.isfinite(length)
+        z = np.where(is_usable, z * factor, 0.0)
+
         if radius <= M.float_set.safe_radius:
             return z
         return np.asarray(M.float_set.project(z))
@@ -246,8 +261,9 @@ def _clipped_length(M: Manifold, radius: float, distance: np.ndarray) -> np.ndar
 
         φ(d) = min(ρ, ρ·sn(d)/sn(ρ), L·(i − d)₊)
 
-    is L-Lipschitz on all of M. The second term follows the fold behind the ball
-    (Rauch); the third vanishes at the cut locus, where the logarithm jumps.
+    is L-Lipschitz on all of M; (x)₊ is max(x, 0). The second term is needed because
+    geodesics behind the ball approach each other again (Rauch), the third because the
+    logarithm jumps at the cut locus: it must be 0 there.
 
     Parameters
     ----------
@@ -268,12 +284,16 @@ def _clipped_length(M: Manifold, radius: float, distance: np.ndarray) -> np.ndar
     if not root_kappa * radius < math.pi:
         return length  # no such L exists, and every mechanism refuses such a ball
 
+    # The second term, ρ·sn(d)/sn(ρ), and L. On flat and negatively curved spaces the
+    # second term is at least ρ, and L = 1.
     lipschitz = 1.0
     if root_kappa > 0:
         angle = np.minimum(root_kappa * distance, math.pi)
-        fold = radius * np.sin(angle) / math.sin(root_kappa * radius)
-        length = np.minimum(length, fold)
+        length_behind = radius * np.sin(angle) / math.sin(root_kappa * radius)
+        length = np.minimum(length, length_behind)
         lipschitz = root_kappa * radius / math.sin(root_kappa * radius)
+
+    # The third term, L·(i − d)₊.
     before_cut_locus = lipschitz * (M.injectivity_radius - distance)
     return np.asarray(np.clip(np.minimum(length, before_cut_locus), 0.0, None))
 
@@ -283,13 +303,12 @@ def _project_in_blocks(
 ) -> np.ndarray:
     """Clip NumPy records into the public ball, block by block.
 
-    Little memory is used for intermediate results, and only the records that are
-    outside are moved.
+    Blocks keep intermediate results small. Only the records outside the ball are moved.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     radius : float
@@ -309,6 +328,7 @@ def _project_in_blocks(
         """Clip one block of records and write it into `result`."""
         points, has_point = _to_points(np, M, center, records[block])
         stays, distance = _stays_in_ball(M, center, radius, points)
+
         outside = np.flatnonzero(~stays & has_point)
         if len(outside):
             points[outside] = _move_into_ball(
@@ -324,7 +344,7 @@ def _project_in_blocks(
 def _stays_in_ball(
     M: Manifold, center: Array, radius: float, points: Array
 ) -> tuple[Array, Array]:
-    """Say which points clipping leaves where they are.
+    """Return which points clipping leaves where they are, and all distances.
 
     A point stays if it is in the ball and, seen from the center, in the set of points
     that floats represent well (`M.float_set`).
@@ -332,7 +352,7 @@ def _stays_in_ball(
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     radius : float
@@ -363,15 +383,16 @@ def _stays_in_ball(
 
 
 def _safe_shrink_factor(M: Manifold, center: Array, points: Array) -> Array:
-    """Return by what factor each point must move toward the center, to keep its digits.
+    """Return the factor by which each point moves toward the center, to keep its digits.
 
-    Floats represent only part of a curved, unbounded space well (`M.float_set`). With
-    factor t the point exp(v) moves to exp(t·v), v its velocity from the center.
+    Floats represent only a part of a curved, unbounded space well (`M.float_set`). A
+    point exp(v), with its velocity v at the center, moves to exp(t·v) if its factor is
+    t.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     points : array of shape (..., *point_shape)
@@ -400,7 +421,7 @@ def _to_points(xp: Any, M: Manifold, center: Array, X: Array) -> tuple[Array, Ar
     xp : module
         The array library.
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     X : array of shape (n, *point_shape)
@@ -432,7 +453,7 @@ def _move_into_ball(
     xp : module
         The array library.
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     radius : float
@@ -470,17 +491,18 @@ def _shortened_exp(
 ) -> Array:
     """Return exp(center, shrink·velocity), within the radius as `M.dist` measures it.
 
-    Round-off of log, exp and dist can leave the result just outside. Then the velocity
-    is shortened by the measured excess and by a margin, which grows with each attempt
-    from one unit of round-off to 1e-5. If even that fails, because floats around the
-    center are too coarse (far out in hyperbolic space), the result is the center.
+    Round-off of log, exp and dist can leave the result just outside the ball. Then the
+    velocity is shortened by the measured excess and by a margin, which grows with each
+    attempt from one unit of round-off to 1e-5. If even the last attempt fails, because
+    floats around the center are too coarse (far out in hyperbolic space), the result is
+    the center. The result must never be outside: sensitivities rely on it.
 
     Parameters
     ----------
     xp : module
         The array library.
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball.
     radius : float
@@ -504,10 +526,13 @@ def _shortened_exp(
     if attempt == _SHORTENING_ATTEMPTS or bool(xp.all(is_inside)):
         return _where_points(xp, M, is_inside, image, center)
 
+    # Shorten by the measured excess and by the margin of this attempt.
     eps = float(xp.finfo(velocity.dtype).eps)
     margin = eps * _MARGIN_GROWTH ** (attempt - 1)
-    overshoot = xp.where(distance > radius, radius / distance, xp.ones_like(distance))
-    shrink = shrink * overshoot * (1 - margin)
+    correction = xp.where(distance > radius, radius / distance, xp.ones_like(distance))
+    shrink = shrink * correction * (1 - margin)
+
+    # Try again: with NumPy only for the points outside, with other libraries for all.
     if not is_numpy_array(image):
         shorter = _shortened_exp(xp, M, center, radius, velocity, shrink, attempt + 1)
         return _where_points(xp, M, is_inside, image, shorter)
@@ -528,7 +553,7 @@ def _where_points(
     xp : module
         The array library.
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     mask : array of bool, shape (...)
         One entry for each point.
     points, others : arrays of shape (..., *point_shape)
@@ -572,11 +597,11 @@ def _as_floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -
     xp : module
         The array library.
     name : str
-        What error messages call x.
+        The name of x in error messages.
     x : array_like
-        What the caller passes as points or records.
+        The argument that the caller passes as points or records.
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     where : device, optional
         The device that the array is put on.
 

@@ -1,8 +1,9 @@
-"""Abilities that some manifolds have, as base classes, and functions that ask for them.
-
-A space that has an ability derives from the class of it; code asks with `isinstance`.
-Where every manifold has an answer (a center can always stay where it is), a function of
-this module gives it and dispatches on the class.
+"""Abilities that only some manifolds have: a base class for each, and functions that
+use it. A space with an ability, such as a closed-form isometry to its origin, derives
+from the base class of that ability, and code tests for it with `isinstance`. Where
+there is an answer for every manifold (a center can always stay where it is), a function
+of this module returns it: from the space if it has the ability, and by default
+otherwise.
 """
 
 from abc import abstractmethod
@@ -20,9 +21,9 @@ from curvedp.numerics.arrays import like
 class OriginIsometry(Manifold):
     """Spaces with an isometry in closed form that takes a given center to the origin.
 
-    By default a point with normal coordinates z at the center goes to the point with
-    the normal coordinates z at the origin. On symmetric Hadamard manifolds that is an
-    isometry of the whole space.
+    By default a point with normal coordinates z at the center is moved to the point
+    that has the same normal coordinates z at the origin. On symmetric Hadamard
+    manifolds this map is an isometry of the whole space.
     """
 
     def canonical_center(self, center: Array) -> Array:
@@ -44,7 +45,8 @@ class OriginIsometry(Manifold):
     def move_to_origin(self, center: Array, X: Array) -> Array:
         """Apply to points the isometry that takes a public center to the origin.
 
-        Means and distances are computed there, where floats have the most digits.
+        Means and distances are then computed near the origin, where floats have the
+        most digits.
 
         Parameters
         ----------
@@ -63,7 +65,7 @@ class OriginIsometry(Manifold):
     def move_from_origin(self, center: Array, X: Array) -> Array:
         """Apply to points the isometry that takes the origin to a public center.
 
-        It is the inverse of `move_to_origin`, and brings results back.
+        This is the inverse of `move_to_origin`: it brings results back.
 
         Parameters
         ----------
@@ -103,9 +105,9 @@ class OriginIsometry(Manifold):
 def canonical_center(M: Manifold, center: Array) -> Array:
     """Return the point to which `move_to_origin` takes a public center.
 
-    It is the origin if the space has an isometry that takes the center there. On a
-    compact space, whose points are well scaled everywhere, nothing moves and the
-    result is the center itself.
+    This is the origin if the space has an isometry in closed form that takes the center
+    there. On other compact spaces, where floats represent all points equally well,
+    nothing moves and the result is the center itself.
 
     Parameters
     ----------
@@ -138,13 +140,14 @@ def canonical_center(M: Manifold, center: Array) -> Array:
 def move_to_origin(M: Manifold, center: Array, X: Array) -> Array:
     """Move points by the isometry that takes a public center to its canonical place.
 
-    Far from the origin of a Hadamard manifold, points have few digits: round-off may
-    change a result by more than one record does. Computing near the origin avoids this.
+    Far from the origin of a Hadamard manifold, floats represent points with few digits,
+    and round-off may change a result by more than one record does. Computing near the
+    origin avoids this. The canonical place is the point of `canonical_center`.
 
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     center : array of shape point_shape
         The public center.
     X : array of shape (..., *point_shape)
@@ -167,7 +170,7 @@ def move_from_origin(M: Manifold, center: Array, X: Array) -> Array:
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     center : array of shape point_shape
         The public center.
     X : array of shape (..., *point_shape)
@@ -197,14 +200,15 @@ class ManifoldWithBoundary(Manifold):
 
 
 def boundary_distance(M: Manifold) -> float:
-    """Return the distance from the origin to the boundary of a space; inf without one.
+    """Return the distance from the origin to the boundary of a space, or infinity.
 
-    A ball of public records must be smaller, or geodesics would leave the space.
+    A public ball must have a smaller radius, because geodesics do not continue across
+    the boundary. The distance is infinite if the space has no boundary.
 
     Parameters
     ----------
     M : Manifold
-        The space. The boundary of a product is as near as that of its nearest factor.
+        The space. On a product it is the smallest distance of the factors.
 
     Returns
     -------
@@ -221,11 +225,15 @@ def boundary_distance(M: Manifold) -> float:
 def ricci_lower_bound(M: Manifold) -> float:
     """Return a lower bound ≤ 0 of the Ricci curvatures Ric(u, u) of unit vectors u.
 
-    It bounds the growth of volume, and with it the normalizer of a noise law. On a
-    product it is the least of the factors' bounds. For positive definite m×m matrices,
-    real (β = 1) or Hermitian (β = 2), Ric(u, u) = −β·Σ_{i<j}(xᵢ − xⱼ)²/4 ≥ −β·m·|x|²/4
-    along u = diag(x). Elsewhere it is (dim − 1) times the lower bound of sectional
-    curvatures.
+    The Ricci curvature bounds the growth of volume, and with it the normalizing
+    constant of a noise law. There are three cases:
+
+    - On a product the bound is the smallest of the factors' bounds.
+    - On positive definite m×m matrices, real (β = 1) or Hermitian (β = 2), Ric(u, u) =
+      −β·Σ_{i<j}(xᵢ − xⱼ)²/4 for u = diag(x) at the identity, which is at least
+      −β·m·|x|²/4.
+    - On all other spaces the bound is (dim − 1) times the lower bound of sectional
+      curvatures.
 
     Parameters
     ----------
@@ -246,15 +254,17 @@ def ricci_lower_bound(M: Manifold) -> float:
 
 
 def euclidean_factor(M: Manifold, p: Array) -> np.ndarray:
-    """Return directions at p that span a Euclidean factor of a curved space.
+    """Return directions at p that span the Euclidean factor of a curved space.
 
-    Positive definite matrices have one: the multiples of p form a line, and the space
-    is the product of that line and of the matrices of determinant 1.
+    The manifold may be the product of a flat space and another space. The flat space is
+    then called its Euclidean factor. Positive definite matrices have such a factor: the
+    multiples of p form a line, and the space is the product of this line and the
+    matrices of determinant 1.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     p : array of shape point_shape
         A point.
 
@@ -271,14 +281,14 @@ def euclidean_factor(M: Manifold, p: Array) -> np.ndarray:
 def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
     """Return the Jacobi operator R_v = R(·, v)v of a symmetric space of matrices.
 
-    At the identity it is R_V = −¼[[·, V], V] with the Lie bracket [A, B] = AB − BA. An
-    isometry takes p to the identity and keeps coordinates, so V is the tangent vector
-    at the identity that has there the coordinates of v.
+    At the identity the operator is R_V = −¼[[·, V], V] with the Lie bracket
+    [A, B] = AB − BA. An isometry takes p to the identity and keeps coordinates. So V is
+    the tangent vector at the identity whose coordinates are those of v at p.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     p : array of shape (..., *point_shape)
         A point.
     v : array of shape (..., *point_shape)
@@ -291,8 +301,13 @@ def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
     """
     identity = M.origin
     basis = np.asarray(M.from_coordinates(identity, np.eye(M.dim)))
+
+    # One V for each vector v, with an axis of length 1 for the vectors of the basis.
     coordinates = np.asarray(M.to_coordinates(p, v))
     V = np.asarray(M.from_coordinates(identity, coordinates))[..., None, :, :]
+
+    # −¼[[E, V], V] for each vector E of the basis. With the bracket B = [E, V] this is
+    # ¼(VB − BV).
     bracket = basis @ V - V @ basis
     double_bracket = (V @ bracket - bracket @ V) / 4
     return np.asarray(M.to_coordinates(identity, double_bracket))
@@ -302,10 +317,11 @@ def bracket_jacobi_operator(M: Manifold, p: Array, v: Array) -> np.ndarray:
 
 
 class ScalableCone(Manifold):
-    """Spaces whose points may be multiplied by positive numbers.
+    """Spaces of matrices whose points may be multiplied by positive numbers.
 
-    In another unit of the data all points are multiplied by one number. That changes
-    log det by a constant, and no distance.
+    If the data are measured in another unit, all points are multiplied by one number.
+    This changes the logarithm of each determinant by the same constant, and changes no
+    distance.
     """
 
 
@@ -320,8 +336,9 @@ class AffineInvariantCone(ScalableCone):
     def scaling_direction(self, p: Array) -> np.ndarray:
         """Return the coordinates of the unit vector along the multiples of p.
 
-        It spans the Euclidean factor: SPD(m) = ℝ × SL(m)/SO(m). For m = 1 the space is
-        a line, which has no curved part, and there is no row.
+        The vector spans the Euclidean factor of the space, as in SPD(m) =
+        ℝ × SL(m)/SO(m). For m = 1 the space is a line without a curved part, and the
+        result has no row.
 
         Parameters
         ----------
@@ -349,10 +366,10 @@ class UnitQuadric(Manifold):
 
 
 class EmbeddedMean(Manifold):
-    """Spaces with an embedding in R^k whose means can be brought back to the space.
+    """Spaces with an embedding in R^k from which a mean can be brought back.
 
-    The mean of embedded points, brought back to the nearest point of the space, is the
-    extrinsic mean. It needs no search, unlike the Fréchet mean.
+    The extrinsic mean of points is the point of the space whose embedding is nearest to
+    the mean of the embedded points. Unlike the Fréchet mean it needs no search.
     """
 
     @property
@@ -379,7 +396,8 @@ class EmbeddedMean(Manifold):
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
         """Return the point whose embedding is nearest to a vector.
 
-        It brings the mean of embedded points, which is between them, back to the space.
+        The mean of embedded points lies between them, and not on the embedded space;
+        this method brings it back.
 
         Parameters
         ----------
@@ -399,7 +417,8 @@ class EmbeddedMean(Manifold):
 class CheapKernels(Manifold):
     """Spaces that have cheaper kernels for uses in which noise hides the last digits.
 
-    By default they are the accurate ones; a space overrides those that it can speed up.
+    By default the cheaper kernels are the accurate ones. A space overrides those that
+    it can speed up.
     """
 
     def fast_normal_coordinates(self, p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -482,7 +501,7 @@ def fast_normal_coordinates(M: Manifold, p: np.ndarray, q: np.ndarray) -> np.nda
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     p : array of shape point_shape
         The point at which the coordinates are taken.
     q : array of shape (n, *point_shape)
@@ -499,9 +518,10 @@ def fast_normal_coordinates(M: Manifold, p: np.ndarray, q: np.ndarray) -> np.nda
 
 
 def rough_normal_coordinates(M: Manifold, p: Array, q: Array) -> Array:
-    """Return the normal coordinates at p of the points q, for a step drowned in noise.
+    """Return the normal coordinates at p of points q, perhaps without their last digits.
 
-    They may lack their last digits on spaces where that saves time (`CheapKernels`).
+    Optimizers use this function for steps whose noise is far larger than the error.
+    Only spaces with `CheapKernels` return fewer digits; all others are accurate.
 
     Parameters
     ----------
@@ -521,9 +541,10 @@ def rough_normal_coordinates(M: Manifold, p: Array, q: Array) -> Array:
 
 
 def rough_from_normal_coordinates(M: Manifold, p: Array, z: Array) -> Array:
-    """Return the point with normal coordinates z at p, for a step drowned in noise.
+    """Return the point with normal coordinates z at p, perhaps without its last digits.
 
-    It may lack its last digits on spaces where that saves time (`CheapKernels`).
+    Optimizers use this function for steps whose noise is far larger than the error.
+    Only spaces with `CheapKernels` return fewer digits; all others are accurate.
 
     Parameters
     ----------
@@ -545,9 +566,9 @@ def rough_from_normal_coordinates(M: Manifold, p: Array, z: Array) -> Array:
 
 
 def transport_coordinates(M: Manifold, p: Array, q: Array, z: Array) -> Array:
-    """Transport the vector with coordinates z at p to q, and return its coordinates.
+    """Return the coordinates at q of the transported vector with coordinates z at p.
 
-    A space with `CheapKernels` may do this faster than by its vectors.
+    A space with `CheapKernels` may compute them directly, without tangent vectors.
 
     Parameters
     ----------

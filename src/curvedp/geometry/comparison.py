@@ -1,7 +1,7 @@
-"""Bounds by curvature alone: what Rauch's and Karcher's comparison theorems give.
-
-The functions here take a manifold and a length, and bound how exp stretches and how
-convex squared distances are within that length.
+"""Bounds that follow from curvature alone, by the comparison theorems of Rauch and
+Karcher. The functions here take a manifold and a length. Within that length they bound
+how much the exponential map stretches, and how convex the squared distance to a point
+is.
 """
 
 from math import exp, inf, isfinite, pi, sinh, sqrt, tan, tanh
@@ -12,9 +12,12 @@ import numpy as np
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
-# sinh overflows beyond this; the stretch is cut there, where it is useless anyway.
+# sinh(x) overflows for x above 710. The stretch is cut at this x: a bound of e^700 is of
+# no use anyway.
 _MAX_SINH_ANGLE = 700.0
-# An angle below this one has an x·cot x that doubles do not tell from 1.
+
+# For angles x below this one, x·cot x = 1 − x²/3 − … is 1 in doubles. Smaller angles are
+# raised to it, so that x/tan x is not 0/0.
 _SMALLEST_ANGLE = 1e-9
 
 
@@ -52,7 +55,8 @@ class HessianBounds(NamedTuple):
 def curvature_roots(manifold: Manifold) -> CurvatureRoots:
     """Return (√−κ_min, √κ_max) of a manifold with curvature between κ_min and κ_max.
 
-    Comparison theorems multiply lengths by these roots. A curve has no curvature.
+    Comparison theorems multiply lengths by these roots. A curve has no tangent planes and
+    counts as flat.
 
     Parameters
     ----------
@@ -83,8 +87,8 @@ def curvature_roots(manifold: Manifold) -> CurvatureRoots:
 def exp_stretch(manifold: Manifold, length: float) -> float:
     """Return how much exp stretches vectors up to a length: sinh(s)/s ≥ 1 (Rauch).
 
-    s is the length times √−κ_min, κ_min the least sectional curvature. So a step of
-    length h between tangent vectors becomes at most h·sinh(s)/s between points.
+    Here s is the length times √−κ_min, with the lower curvature bound κ_min. So two
+    tangent vectors that are h apart lead to points that are at most h·sinh(s)/s apart.
 
     Parameters
     ----------
@@ -109,9 +113,10 @@ def exp_stretch(manifold: Manifold, length: float) -> float:
 def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
     """Bound the Hessian of ½d²(·, y) at points within `distance` of y (Karcher 1977).
 
-    κ_min and κ_max bound the sectional curvature. The eigenvalues lie between s·cot s,
-    s = √κ_max·distance, and s'·coth s', s' = √−κ_min·distance. The lower bound is −inf
-    from s = π/2 on.
+    d(·, y) is the distance to the point y, and κ_min and κ_max bound the sectional
+    curvature. The eigenvalues of the Hessian lie between s·cot s with s =
+    √κ_max·distance, and s'·coth s' with s' = √−κ_min·distance. From s = π/2 on the
+    function need not be convex, and the lower bound is −inf.
 
     Parameters
     ----------
@@ -126,12 +131,14 @@ def hessian_bounds(manifold: Manifold, distance: float) -> HessianBounds:
         The bounds; both are 1 where the space is flat.
     """
     roots = curvature_roots(manifold)
+
     lowest = 1.0
     positive_angle = roots.positive * distance
     if positive_angle >= pi / 2:
         lowest = -inf
     elif positive_angle > 0:
         lowest = positive_angle / tan(positive_angle)
+
     highest = 1.0
     negative_angle = roots.negative * distance
     if negative_angle > 0:
@@ -144,19 +151,23 @@ def mean_hessian_bounds(
 ) -> HessianBounds:
     """Bound the Hessian of the mean of ½d²(·, yᵢ), given the mean square of dᵢ.
 
+    Here dᵢ is the distance of a point x from the record yᵢ, and the Hessian is taken at
+    x.
+
     Theorem (docs/theory/inference.md, "The mean Hessian"). Let all dᵢ ≤ D, and let m² ≤
-    D² be the mean of dᵢ². As functions of d², √κ·d·cot(√κ·d) and k·d·coth(k·d) are
-    concave. So by the chord from 0 to D and by Jensen's inequality the eigenvalues of
-    the mean Hessian lie between
+    D² be the mean of dᵢ². Let κ be the largest sectional curvature, −k² the least one,
+    and √κ·D < π. Then the eigenvalues of the mean Hessian lie between
 
-        1 − (1 − √κ·D·cot(√κ·D))·m²/D²   and   k·m·coth(k·m),
+        1 − (1 − √κ·D·cot(√κ·D))·m²/D²   and   k·m·coth(k·m).
 
-    for √κ·D < π. With m = D these are the bounds of `hessian_bounds`.
+    The reason is that √κ·d·cot(√κ·d) and k·d·coth(k·d) are concave functions of d². The
+    lower bound is the chord from d = 0 to D, the upper bound is Jensen's inequality.
+    With m = D they are the bounds of `hessian_bounds`.
 
     Parameters
     ----------
     manifold : Manifold
-        The space; κ is its largest and −k² its least sectional curvature.
+        The space.
     distance : float
         D, the largest distance of a point from a record yᵢ.
     root_mean_square : float
@@ -180,11 +191,12 @@ def mean_hessian_bounds(
 
 
 def is_positively_curved(manifold: Manifold) -> bool:
-    """Return whether every plane has positive curvature, in two dimensions or more.
+    """Return whether all curvatures are positive and known in closed form.
 
-    Only spaces count whose curvatures along a geodesic are known, and are the same
-    along every one (`jacobi_spectrum`): spheres, rotations in space, lines of a vector
-    space, simplices and planar shapes.
+    They are known if `jacobi_spectrum` is: spheres, rotations of three-dimensional
+    space, lines of a vector space, simplices and planar shapes. The answer is False for
+    a manifold of dimension 1, which has no tangent planes and so no sectional
+    curvatures.
 
     Parameters
     ----------
@@ -199,6 +211,8 @@ def is_positively_curved(manifold: Manifold) -> bool:
     spectrum = manifold.jacobi_spectrum
     if not spectrum or min(kappa for kappa, _ in spectrum) <= 0:
         return False
+    # The spectrum lists nonzero curvatures only. A direction is in dim − 1 orthogonal
+    # planes; if fewer are listed, the others have curvature 0.
     return sum(multiplicity for _, multiplicity in spectrum) == manifold.dim - 1
 
 
@@ -207,22 +221,26 @@ def hessian_along_step(
 ) -> np.ndarray:
     """Estimate the Hessian of the mean of ½d²(·, yᵢ) along the mean logarithm.
 
-    Let κ₁, …, κ_{D−1} be the curvatures of the planes that hold a direction
-    (`jacobi_spectrum`), D the dimension, and h(d) the mean of √κⱼ·d·cot(√κⱼ·d). A
-    record at distance d contributes h(d) across its own direction, on average over the
-    directions across, and 1 along it. Let m² be the mean of dᵢ² and g the mean
-    logarithm. If the logarithms spread about g alike in all directions, their mean
-    square along g is s² = |g|² + (m² − |g|²)/D, and the estimate is
+    dᵢ is the distance to the record yᵢ, m² the mean of dᵢ², and g the mean logarithm of
+    the records. A search takes a step along g, and needs the Hessian in that direction
+    to know how long the step should be.
+
+    Let D be the dimension of the manifold, κ₁, …, κ_{D−1} the curvatures of the planes
+    that contain a given direction (`jacobi_spectrum`), and h(d) the mean of
+    √κⱼ·d·cot(√κⱼ·d) over j. A record at distance d contributes 1 along its own
+    direction, and across that direction h(d) on average. If the logarithms spread about
+    g alike in all directions, their mean square along g is s² = |g|² + (m² − |g|²)/D,
+    and the estimate is
 
         h(m) + (1 − h(m))·s²/m².
 
-    Theorem B2 (docs/theory/private-ball.md) says what it leaves of the error of a step.
-    The estimate is between 0 and 1.
+    It is between 0 and 1. Theorem B2 (docs/theory/private-ball.md) bounds the error that
+    a step of this length leaves.
 
     Parameters
     ----------
     manifold : Manifold
-        Whose curvature is positive (`is_positively_curved`).
+        A space of positive curvature (`is_positively_curved`).
     root_mean_square : float or array
         m; in the cotangents √κⱼ·m is cut to π/2.
     step_length : float or array
@@ -235,11 +253,14 @@ def hessian_along_step(
     """
     spectrum = manifold.jacobi_spectrum
     assert spectrum  # the curvature is positive
+
+    # `across` is h(m), the mean of angle·cot(angle) over the D − 1 curvatures.
     across: Any = 0.0
     for curvature, multiplicity in spectrum:
         angle = np.clip(sqrt(curvature) * root_mean_square, _SMALLEST_ANGLE, pi / 2)
         across = across + multiplicity / (manifold.dim - 1) * angle / np.tan(angle)
 
+    # `step_share` is |g|²/m² and `share_along` is s²/m², with an m that is not 0.
     smallest_length = _SMALLEST_ANGLE / sqrt(max(kappa for kappa, _ in spectrum))
     distance = np.maximum(root_mean_square, smallest_length)
     step_share = np.minimum(np.asarray(step_length) / distance, 1.0) ** 2

@@ -1,9 +1,9 @@
-"""Which points of a manifold float64 coordinates represent well.
-
-Far from the origin of a curved, unbounded space the coordinates of a point are
-exponentially larger than what they say about it: one unit of round-off moves the point
-by more than a privacy guarantee allows for. A manifold states with its `float_set` how
-far that goes, and records beyond are moved into the set before anything is computed.
+"""The set of points of a manifold that float64 coordinates represent well. Far from the
+origin of a curved, unbounded space the coordinates of a point are exponentially larger
+than the distances between points: one unit of round-off moves a point by more than a
+privacy guarantee allows for. So every manifold states a set S of points that floats
+represent well (`Manifold.float_set`), and records outside S are moved into it before
+anything is computed.
 """
 
 import math
@@ -19,10 +19,10 @@ from curvedp.numerics.elementary import euclidean_norm
 
 @dataclass(frozen=True)
 class FloatSet:
-    """The set S of well-represented points; this class: every point is one.
+    """The set S of points that floats represent well; in this base class, all points.
 
-    S must contain the Fréchet mean of any of its points. Points are given by their
-    normal coordinates z at the origin.
+    A subclass describes a smaller set, which must contain the Fréchet mean of any of
+    its points. Points are given by their normal coordinates z at the origin.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ class FloatSet:
         Distance from the origin beyond which coordinates overflow or no longer tell
         points apart.
     amplification : float or callable
-        The value of `roundoff_amplification`, or the function of the radius.
+        What `roundoff_amplification` returns: one number for all radii, or a function
+        that maps a radius to a number.
     """
 
     max_distance: float = inf
@@ -114,7 +115,9 @@ class FloatSet:
 
 @dataclass(frozen=True)
 class BallFloatSet(FloatSet):
-    """S is a ball about the origin, which must be convex.
+    """The set S of well-represented points as a ball about the origin.
+
+    The ball must be convex, so that it contains the means of its points.
 
     Parameters
     ----------
@@ -122,7 +125,8 @@ class BallFloatSet(FloatSet):
         Distance from the origin beyond which coordinates overflow or no longer tell
         points apart.
     amplification : float or callable
-        The value of `roundoff_amplification`, or the function of the radius.
+        What `roundoff_amplification` returns: one number for all radii, or a function
+        that maps a radius to a number.
     ball_radius : float
         The radius of S.
     """
@@ -131,7 +135,7 @@ class BallFloatSet(FloatSet):
 
     @property
     def safe_radius(self) -> float:
-        """Return the radius of the ball, all of which is well represented."""
+        """Return the radius of the ball: floats represent every point of it well."""
         return self.ball_radius
 
     def shrink_factor(self, z: Array) -> Array:
@@ -160,7 +164,7 @@ class BallFloatSet(FloatSet):
 
 @dataclass(frozen=True)
 class ProductFloatSet(FloatSet):
-    """S of a product: a point is in it where each of its parts is.
+    """The set S of a product: a point is in S if each of its parts is in the factor's set.
 
     Parameters
     ----------
@@ -196,9 +200,10 @@ class ProductFloatSet(FloatSet):
         return pieces
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return the least shrink factor of the parts of z.
+        """Return the smallest shrink factor of the parts of z.
 
-        With one factor for all parts the point stays on its geodesic to the origin.
+        All parts are multiplied by the same factor, so that the point stays on its
+        geodesic to the origin.
 
         Parameters
         ----------
@@ -224,10 +229,10 @@ class ProductFloatSet(FloatSet):
         return namespace(z).concat(projected, axis=-1)
 
     def safe_radius_within(self, radius: float) -> float:
-        """Return a bound on the distance from the origin in S within `radius` of it.
+        """Bound the distance from the origin of the points in S ∩ ball(origin, radius).
 
-        With rᵢ the bound of the i-th factor, it is min(radius, √Σrᵢ²): squared
-        distances of a product add.
+        The bound is min(radius, √Σrᵢ²) with the bound rᵢ of the i-th factor, because
+        squared distances of a product add.
         """
         radii = [float_set.safe_radius_within(radius) for float_set, _ in self.parts]
         return min(radius, math.hypot(*radii))
@@ -251,7 +256,7 @@ def _identity(z: Array) -> Array:
 
 @dataclass(frozen=True)
 class PullbackFloatSet(FloatSet):
-    """S of a manifold that is `scale` times a part of a model space.
+    """The set S of a manifold that is isometric to `scale` times a part of a model space.
 
     Parameters
     ----------
@@ -260,7 +265,8 @@ class PullbackFloatSet(FloatSet):
     scale : float
         Distances are this many times those of the model.
     to_model, from_model : callable
-        Isometries between coordinates here (divided by the scale) and in the model.
+        Isometries between the coordinates of this manifold, divided by the scale, and
+        those of the model.
     """
 
     model: FloatSet = FloatSet()

@@ -1,10 +1,9 @@
-"""The interface of a manifold: one set of points with one Riemannian metric.
-
-A manifold is a frozen value. Its kernels take the point first, broadcast over leading
-axes, run on every array library (`curvedp.numerics.arrays`), never validate values and
-use no randomness. A subclass states constants and closed forms; what follows from them
-is here. Abilities that only some spaces have are in `capabilities`;
-`docs/project/extending.md` shows how to write a manifold.
+"""The interface of a manifold: one set of points with one Riemannian metric. A manifold
+is a frozen value. Its kernels (`exp`, `log`, `transport`, …) take the point first,
+broadcast over leading axes, run on every array library (`curvedp.numerics.arrays`),
+never validate values and use no randomness. A subclass states constants and closed
+forms; what follows from them is here. Abilities that only some spaces have are in
+`capabilities`; `docs/project/extending.md` shows how to write a manifold.
 """
 
 from abc import ABC, abstractmethod
@@ -30,21 +29,22 @@ _LARGEST_SIZE = 2**53  # whole numbers up to this one are exact as doubles
 
 
 manifold_kinds: Registry[type["Manifold"]] = Registry((), "curvedp.manifolds")
-"""The classes of manifolds that have a `kind`, by it; other packages add theirs by an
-entry point of the group ``curvedp.manifolds``.
+"""The classes of manifolds by their `kind`, such as ``"sphere"``. Other packages add
+their classes by an entry point of the group ``curvedp.manifolds``.
 """
 
 
 class NamedSpace:
-    """A class whose instances certificates and command lines call by a short name.
+    """A space with a short name for certificates and command lines, such as ``sphere:2``.
 
     Attributes
     ----------
     kind : str or None
-        The word for the class, such as ``"sphere"``. A class that sets none has no
-        name, and nothing on it can be certified. One that does enters `manifold_kinds`.
+        The word for the class, such as ``"sphere"``. A class that sets a kind is
+        entered in `manifold_kinds`. A class without a kind has no name, and a release
+        on it has no certificate.
     sizes : tuple of (str, int)
-        Fields that are whole numbers, with the least value that each may have.
+        The fields that are whole numbers, each with its smallest allowed value.
     """
 
     kind: ClassVar[str | None] = None
@@ -53,9 +53,9 @@ class NamedSpace:
     def __init_subclass__(cls, **options: Any) -> None:
         """Enter a new class in `manifold_kinds`, and let its kernels take array-likes.
 
-        Python calls this when a subclass is defined. Its kernels (`exp`, `log`, …) are
-        wrapped so that lists and integers work as arguments. A class that sets `kind`
-        becomes a name for `parse_manifold`.
+        Python calls this method when a subclass is defined. The kernels of the subclass
+        (`exp`, `log`, …) are wrapped so that lists and integers work as arguments. If
+        the subclass sets `kind`, `parse_manifold` knows it by that word.
 
         Parameters
         ----------
@@ -73,8 +73,11 @@ class NamedSpace:
         kind = cls.__dict__.get("kind")
         if kind is None:
             return
+
+        # A class of the same module and name is this one, reloaded; any other is a
+        # conflict.
         known = manifold_kinds.defined().get(kind)
-        identity = (cls.__module__, cls.__qualname__)  # a reloaded class has the same
+        identity = (cls.__module__, cls.__qualname__)
         if known is not None and (known.__module__, known.__qualname__) != identity:
             raise ParameterError(
                 f"is the name of {known.__name__} already", parameter="kind", value=kind
@@ -85,7 +88,12 @@ class NamedSpace:
         """Check the sizes of a new instance: whole numbers, each at least its minimum.
 
         The minimums are in `sizes`. A size of another integer type, such as a NumPy
-        integer, is replaced by the equal `int`. Anything else raises `ParameterError`.
+        integer, is replaced by the equal `int`.
+
+        Raises
+        ------
+        ParameterError
+            If a size is not a whole number, or is below its minimum.
         """
         values = _validate.field_values(self)
         for name, minimum in self.sizes:
@@ -102,13 +110,13 @@ class NamedSpace:
         Raises
         ------
         ParameterError
-            Where the class has no `kind` of its own.
+            If the class has no `kind` of its own.
         """
         kind = type(self).__dict__.get("kind")
         if kind is None:
             raise ParameterError(
-                f"{type(self).__name__} has no name: "
-                "set its class attribute `kind`, its own word"
+                f"{type(self).__name__} has no name: set its class attribute `kind` "
+                "to a word that no other manifold uses"
             )
         sizes = [str(size) for size in _validate.field_values(self).values()]
         return f"{kind}:{','.join(sizes)}"
@@ -118,8 +126,9 @@ class Manifold(NamedSpace, ABC):
     """One set of points with one Riemannian metric.
 
     Subclasses are frozen dataclasses: without state, hashable and comparable. Points
-    and tangent vectors are float64 arrays that end in the axes of `point_shape`; where
-    a point is a class (a subspace, a shape), any representative of it stands for it.
+    and tangent vectors are float64 arrays whose last axes are those of `point_shape`.
+    Where a point is an equivalence class (a subspace, a shape), any representative of
+    the class stands for it.
 
     Examples
     --------
@@ -189,7 +198,7 @@ class Manifold(NamedSpace, ABC):
     def constant_curvature(self) -> float | None:
         """Return κ if every tangent plane has sectional curvature κ, otherwise None.
 
-        It is 0 on curves, which have no planes.
+        It is 0 on curves, which have no tangent planes.
         """
         low, high = self.curvature_bounds
         return low if low == high else None
@@ -198,10 +207,11 @@ class Manifold(NamedSpace, ABC):
     def jacobi_spectrum(self) -> tuple[tuple[float, int], ...] | None:
         """Return the nonzero eigenvalues of the Jacobi operator of a unit velocity.
 
-        They are the curvatures of planes that contain the velocity, as pairs (κ,
-        multiplicity); None if they depend on the velocity. With them the volume density
-        of exp_p at distance r is the product of (sn_κ(r)/r)^multiplicity, where sn_κ(r)
-        is sin(√κ·r)/√κ, or sinh(√−κ·r)/√−κ for κ < 0. On spaces with a Euclidean factor
+        These eigenvalues are the curvatures of the planes that contain the velocity.
+        They are returned as pairs (κ, multiplicity), or as None if they depend on the
+        velocity. Noise laws need them for the volume density of exp_p: at distance r it
+        is the product of (sn_κ(r)/r)^multiplicity, where sn_κ(r) is sin(√κ·r)/√κ, or
+        sinh(√−κ·r)/√−κ for κ < 0. On spaces with a Euclidean factor
         (`capabilities.euclidean_factor`), r is the length of the part of the velocity
         orthogonal to that factor.
         """
@@ -217,8 +227,9 @@ class Manifold(NamedSpace, ABC):
     def float_set(self) -> FloatSet:
         """Return the set of points that float64 coordinates represent well.
 
-        Clipping moves records into it (`project_to_ball`), so that round-off cannot
-        change a result by more than one record may. By default it contains every point.
+        Clipping (`project_to_ball`) moves records into this set, so that round-off
+        changes a result by less than one record does. By default the set contains every
+        point.
         """
         return FloatSet()
 
@@ -289,8 +300,9 @@ class Manifold(NamedSpace, ABC):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Move the tangent vector v from p to q by a linear isometry.
 
-        It is parallel transport along the shortest geodesic if `is_symmetric`. On other
-        spaces it at least carries the velocity of that geodesic to its velocity at q.
+        On symmetric spaces (`is_symmetric`) the isometry is parallel transport along
+        the shortest geodesic. On other spaces it carries at least the velocity of that
+        geodesic at p to its velocity at q.
 
         Parameters
         ----------
@@ -345,10 +357,11 @@ class Manifold(NamedSpace, ABC):
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return the Jacobi operator R_v = R(·, v)v at p as a symmetric matrix.
 
-        R is the curvature tensor. Along the geodesic with velocity v, Jacobi fields
-        solve J'' = −R_v J; ⟨R_v w, w⟩ is the sectional curvature of an orthonormal pair
-        v, w. On a space of constant curvature κ it is κ(|z|²I − zzᵀ), z the coordinates
-        of v; other symmetric spaces override this method.
+        Regression needs it for the derivatives of `exp`. R is the curvature tensor:
+        along the geodesic with velocity v, Jacobi fields solve J'' = −R_v J, and for an
+        orthonormal pair v, w the sectional curvature is ⟨R_v w, w⟩. On a space of
+        constant curvature κ the matrix is κ(|z|²I − zzᵀ), where z are the coordinates
+        of v. Other symmetric spaces override this method.
 
         Parameters
         ----------
@@ -392,12 +405,12 @@ class Manifold(NamedSpace, ABC):
 
     @accepts_array_like
     def from_record(self, x: Array) -> Array:
-        """Return the point that a record x stands for, or NaN where there is none.
+        """Return the point that a record x stands for, or NaN if there is none.
 
-        It is the point nearest to x relative to the scale of x, however far away.
-        There is none, or no single one, for what is zero or singular. By default it is
-        what `project` makes of x, where that is on the manifold. Each result depends
-        on its own record alone.
+        The point is the one nearest to x, relative to the scale of x and however far
+        away. A record of zeros, or a singular one, has no single nearest point. By
+        default the point is `project(x)` if that is on the manifold. Each result
+        depends on its own record alone.
 
         Parameters
         ----------
@@ -407,11 +420,13 @@ class Manifold(NamedSpace, ABC):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         point = self.project(x)
         xp = array_namespace(point)
         is_point = self.residual(point) <= OFF_MANIFOLD_TOLERANCE  # NaN fails
+
+        # One truth value for each point, with axes of length 1 for the point's axes.
         mask = xp.reshape(is_point, is_point.shape + (1,) * len(self.point_shape))
         return xp.where(mask, point, xp.nan)
 
@@ -440,7 +455,7 @@ class Manifold(NamedSpace, ABC):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -455,7 +470,7 @@ class Manifold(NamedSpace, ABC):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
         atol : float
             The largest `residual` that counts as round-off.
 
@@ -475,16 +490,17 @@ class Manifold(NamedSpace, ABC):
     def random_point(self, rng: np.random.Generator, n: int | None = None) -> Array:
         """Draw points near the origin, for examples and tests.
 
-        Directions are uniform and distances uniform between 0 and 1, or half the
-        injectivity radius where that is less; on the whole space this is not a uniform
-        distribution.
+        Directions from the origin are uniform. Distances are uniform between 0 and the
+        smaller of 1 and half the injectivity radius. So the points are not uniform on
+        the space.
 
         Parameters
         ----------
         rng : numpy.random.Generator
             Source of the draws.
         n : int, optional
-            Number of points; without it one point, without a leading axis.
+            The number of points. By default a single point is returned, without a
+            leading axis.
 
         Returns
         -------
@@ -600,7 +616,7 @@ def follow_geodesic(
     p, v : arrays of shape point_shape
         One point, and one tangent vector at it.
     time : float
-        How long to follow the geodesic; it may be negative.
+        The time t for which the geodesic is followed; it may be negative.
 
     Returns
     -------
@@ -615,8 +631,10 @@ def follow_geodesic(
     >>> follow_geodesic(Euclidean(1), np.zeros(1), np.ones(1), 2.0)
     (array([2.]), array([1.]))
     """
+    # So many pieces that each is at most half the injectivity radius long.
     length = abs(time) * float(M.norm(p, v))
     pieces = 1 + int(2 * length / M.injectivity_radius)
+
     for _ in range(pieces):
         q = M.exp(p, (time / pieces) * v)
         v = M.transport(p, q, v)
@@ -640,18 +658,18 @@ def orthogonal_square(z: np.ndarray) -> np.ndarray:
     array of shape (..., dim, dim)
         The symmetric matrices.
     """
-    square = np.sum(z * z, axis=-1)[..., None, None]
-    outer = z[..., :, None] * z[..., None, :]
-    return np.asarray(square * np.eye(z.shape[-1]) - outer)
+    squared_length = np.sum(z * z, axis=-1)[..., None, None]
+    outer_product = z[..., :, None] * z[..., None, :]
+    return np.asarray(squared_length * np.eye(z.shape[-1]) - outer_product)
 
 
 def check_manifold(manifold: Any) -> Manifold:
-    """Return the argument if it is a manifold.
+    """Return the argument if it is a manifold, and refuse it otherwise.
 
     Parameters
     ----------
     manifold : object
-        What the caller passes as a manifold.
+        The argument that a caller passes as a manifold.
 
     Returns
     -------

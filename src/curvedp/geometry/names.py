@@ -1,4 +1,8 @@
-"""Short names of manifolds for command lines and certificates, such as ``sphere:2``."""
+"""Short names of manifolds for command lines and certificates, such as ``sphere:2``. A
+name is the kind of the manifold (``sphere``), a colon, and one number for each field of
+its class, or a product of such names. `parse_manifold` reads a name and `manifold_name`
+writes it.
+"""
 
 from dataclasses import fields
 from functools import lru_cache
@@ -9,8 +13,8 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold, manifold_kinds
 from curvedp.geometry.spaces.product import Product
 
-# The most numbers of a point that a name may ask for, and the largest whole number in
-# a name: a point has at least as many numbers. Beyond, a typing error takes all memory.
+# Largest allowed size of a point, in numbers, and largest whole number in a name (a point
+# has at least as many numbers). Without a limit a typing error could use up all memory.
 _MOST_NUMBERS = 10**7
 
 
@@ -57,19 +61,20 @@ def parse_manifold(text: str) -> Manifold:
 
 
 def _too_large(text: str, numbers: str) -> ParameterError:
-    """Return the error for a name whose points would have too many numbers.
+    """Return the error to raise for a name whose points would have too many numbers.
 
     Parameters
     ----------
     text : str
         The whole name.
     numbers : str
-        How many numbers a point would have, as the message says it.
+        How many numbers a point would have, in words for the message, such as
+        "at least 1e+08".
 
     Returns
     -------
     ParameterError
-        The error, which the caller raises.
+        The error; the caller raises it.
     """
     return ParameterError(
         f"is too large: a point has {numbers} numbers", parameter="manifold", value=text
@@ -94,11 +99,13 @@ def _parse(text: str) -> Manifold:
     ParameterError
         If the name is not known, or one of its numbers is wrong or too large.
     """
+    # A product: parse the names between its parentheses.
     name = text.strip().lower()
     if name.startswith("product(") and name.endswith(")"):
         names = _split_factors(text, name[len("product(") : -1])
         return Product(*map(parse_manifold, names))
 
+    # A kind and its numbers, such as "stiefel:5,2".
     kind, colon, sizes = name.partition(":")
     kind = kind.strip()
     if kind not in manifold_kinds or not colon:
@@ -106,9 +113,11 @@ def _parse(text: str) -> Manifold:
             f"is not a known name, {_known_names()}", parameter="manifold", value=text
         )
     numbers = _parse_numbers(text, kind, sizes)
+
+    # Refuse large numbers before anything of that size is built.
     whole_numbers = [number for number in numbers if isinstance(number, int)]
     largest = max(whole_numbers, default=0)
-    if largest > _MOST_NUMBERS:  # refused before anything of that size is built
+    if largest > _MOST_NUMBERS:
         raise _too_large(text, f"at least {largest:.4g}")
     return _build(manifold_kinds.find(kind), *numbers)
 
@@ -241,7 +250,7 @@ def _split_factors(text: str, factors: str) -> list[str]:
     text : str
         The whole name, for error messages.
     factors : str
-        What is between its parentheses.
+        The text between its parentheses.
 
     Returns
     -------

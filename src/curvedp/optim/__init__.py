@@ -1,6 +1,7 @@
-"""Private training on manifolds: clipped Riemannian gradients with tangent Gaussian noise.
-
-The optimizers account for what they release and return a certificate (extra: jax).
+"""Private optimization on manifolds: clipped Riemannian gradients with Gaussian noise.
+`dp_rgd`, `dp_rsgd` and `dp_rsvrg` minimize the mean of a loss over records. They
+account for the privacy that their steps cost, and return a certificate. They need the
+extra ``jax``.
 """
 
 from curvedp import errors

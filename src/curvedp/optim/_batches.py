@@ -1,7 +1,7 @@
-"""Random batches of a descent: the host draws who is in them, JAX sums over them.
-
-A batch is drawn by `draw_batches`, before a chunk of steps is compiled, and summed over
-by `batch_sum`, inside the compiled steps.
+"""Random batches of a descent: the host draws which records are in them, JAX sums over
+them. A batch is a random subset of the records, or of the people, that one step reads.
+`draw_batches` draws the batches of several steps before these steps are compiled, and
+`batch_sum` sums over one batch inside the compiled steps.
 """
 
 import math
@@ -16,11 +16,11 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.optim._randomness import Randomness, on_processor
 
-# The batches of a chunk of steps, as arrays of JAX, in one of two forms.
-# "rows" of shape (steps, width) has the record numbers of each step. Where "sizes" of
-#   shape (steps,) is there too, only so many numbers of each row count.
-# "flat" has the record numbers of all steps. Step i has "sizes"[i] of them, from the
-#   position "first"[i] on.
+# The batches of several steps, as arrays of JAX, in one of two forms:
+# - "rows" of shape (steps, width) contains the record numbers of each step. If there is
+#   also "sizes" of shape (steps,), only the first sizes[i] numbers of row i count.
+# - "flat" contains the record numbers of all steps, one step after the other. Those of
+#   step i begin at the position "first"[i], and "sizes"[i] is their number.
 Batches = dict[str, Any]
 
 
@@ -32,9 +32,9 @@ class PoissonBatches(NamedTuple):
     flat : array of integers
         The record numbers of all steps.
     first : array of shape (steps,)
-        Where each step's record numbers begin in `flat`.
+        The position in `flat` at which the record numbers of each step begin.
     sizes : array of shape (steps,)
-        How many there are of each step.
+        The number of record numbers of each step.
     """
 
     flat: np.ndarray
@@ -63,7 +63,8 @@ def check_sampling_rate(batch_size: float | None, sampling: str) -> float:
     Raises
     ------
     ParameterError
-        If `batch_size` is missing or an integer, or `sampling` is another.
+        If `batch_size` is missing, an integer or not in (0, 1], or `sampling` is not
+        "poisson".
     """
     is_number_of_records = isinstance(batch_size, int | np.integer)
     if sampling != "poisson" or batch_size is None or is_number_of_records:
@@ -75,7 +76,7 @@ def check_sampling_rate(batch_size: float | None, sampling: str) -> float:
 
 
 def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
-    """Return a batch size between 1 and n, for a known sampling scheme, or refuse.
+    """Return the batch size, after checking it and the sampling scheme.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def check_batch(batch_size: float | None, n: int, sampling: str) -> int:
     Raises
     ------
     ParameterError
-        If the size is not such an integer, or the scheme is another.
+        If the size is not an integer between 1 and n, or the scheme is not known.
     """
     _validate.choice("sampling", sampling, ("poisson", "fixed-size"))
     size = _validate.integer("batch_size", batch_size, 1)
@@ -122,11 +123,11 @@ def draw_batches(
     randomness : Randomness
         The source of the draw.
     n : int
-        How many records, or people.
+        The number of records, or of people.
     size : int
         The size of a batch, or its expected size.
     steps : int
-        How many batches.
+        The number of batches.
     sampling : {"poisson", "fixed-size"}
         Whether every record is in a batch independently, or batches have exactly `size`
         records.
@@ -139,30 +140,33 @@ def draw_batches(
         The record numbers of all steps, in the form that suits the device where JAX
         computes.
     """
-    is_fixed = sampling_rate is None and (sampling == "fixed-size" or size == n)
-    if is_fixed:
+    # Batches of a fixed size; if that is n, every batch has all records.
+    has_fixed_size = sampling_rate is None and (sampling == "fixed-size" or size == n)
+    if has_fixed_size:
         if size == n:
             rows = np.broadcast_to(np.arange(n), (steps, n))
         else:
             rows = fixed_batches(randomness, n, size, steps)
         return {"rows": jnp.asarray(rows, dtype=jnp.int32)}
+
+    # Poisson batches, in the form that suits the device.
     rate = size / n if sampling_rate is None else sampling_rate
-    drawn = poisson_batches(randomness, n, rate, steps)
+    batches = poisson_batches(randomness, n, rate, steps)
     if on_processor():
-        return _flat_batches(drawn, size, steps)
-    return _padded_batches(drawn, size)
+        return _flat_batches(batches, size, steps)
+    return _padded_batches(batches, size)
 
 
-def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
+def _padded_batches(batches: PoissonBatches, size: int) -> Batches:
     """Return Poisson batches as rows of one width, for an accelerator.
 
     On an accelerator a loop whose length depends on the data would wait for the host at
-    every step. The width has room for all but one draw in billions, so chunks of the
-    same number of steps share one compiled program.
+    every step. So all rows have one width. A batch is larger than this width in one draw
+    of billions only, so that nearly always the same compiled program can be used.
 
     Parameters
     ----------
-    drawn : PoissonBatches
+    batches : PoissonBatches
         The record numbers of all steps, one step after the other.
     size : int
         The expected size of a batch.
@@ -170,54 +174,59 @@ def _padded_batches(drawn: PoissonBatches, size: int) -> Batches:
     Returns
     -------
     Batches
-        "rows" of shape (steps, width), of which row i has "sizes"[i] valid numbers.
+        The array "rows" of shape (steps, width). In row i the first "sizes"[i] numbers
+        are those of the batch, and the others do not count.
     """
-    # The standard deviation of a batch's size is at most √size.
-    width = max(size + 8 * math.isqrt(size) + 8, int(drawn.sizes.max()))
-    padded = np.zeros(len(drawn.flat) + width, dtype=np.int32)
-    padded[: len(drawn.flat)] = drawn.flat
-    rows = padded[drawn.first[:, None] + np.arange(width)]
-    return {"rows": jnp.asarray(rows), "sizes": jnp.asarray(drawn.sizes)}
+    # The standard deviation of the size of a batch is at most √size: 8 of them are
+    # exceeded once in 10¹⁵ draws. If it happens, the width grows.
+    width = max(size + 8 * math.isqrt(size) + 8, int(batches.sizes.max()))
+
+    # Row i is what follows the position first[i]; padding keeps the last rows in range.
+    padded = np.zeros(len(batches.flat) + width, dtype=np.int32)
+    padded[: len(batches.flat)] = batches.flat
+    rows = padded[batches.first[:, None] + np.arange(width)]
+    return {"rows": jnp.asarray(rows), "sizes": jnp.asarray(batches.sizes)}
 
 
-def _flat_batches(drawn: PoissonBatches, size: int, steps: int) -> Batches:
+def _flat_batches(batches: PoissonBatches, size: int, steps: int) -> Batches:
     """Return Poisson batches one after the other in one array, for the processor.
 
-    The array has room for all but one draw in billions, so chunks of the same number of
-    steps share one compiled program. It also has room for the last portion, which
-    `batch_sum` reads beyond the end.
+    The array has room for all record numbers except in one draw of billions, so that
+    nearly always the same compiled program can be used. It also has room for what
+    `batch_sum` reads beyond the end of the last batch.
 
     Parameters
     ----------
-    drawn : PoissonBatches
+    batches : PoissonBatches
         The record numbers of all steps, one step after the other.
     size : int
         The expected size of a batch.
     steps : int
-        How many batches were drawn.
+        The number of batches.
 
     Returns
     -------
     Batches
         "flat", padded with zeros; step i has "sizes"[i] numbers from "first"[i] on.
     """
-    # The standard deviation of the number of all record numbers is at most √expected.
+    # The count of all record numbers has a standard deviation of at most √expected: 7 of
+    # them are exceeded once in 10¹² draws. If it happens, the array grows.
     expected = steps * size
-    room = max(expected + 7 * math.isqrt(expected) + 7, len(drawn.flat))
+    room = max(expected + 7 * math.isqrt(expected) + 7, len(batches.flat))
     padded = np.zeros(room + portion_size(size), dtype=np.int32)
-    padded[: len(drawn.flat)] = drawn.flat
+    padded[: len(batches.flat)] = batches.flat
     return {
         "flat": jnp.asarray(padded),
-        "first": jnp.asarray(drawn.first),
-        "sizes": jnp.asarray(drawn.sizes),
+        "first": jnp.asarray(batches.first),
+        "sizes": jnp.asarray(batches.sizes),
     }
 
 
 def split_batches(batches: Batches | None) -> tuple[Batches, Batches | None]:
-    """Split batches into what all steps share and what each step has of its own.
+    """Split batches into the array that all steps share and those with one entry per step.
 
-    A compiled loop over the steps (`jax.lax.scan`) slices what each step has of its
-    own, and reads the rest as a whole.
+    A compiled loop over the steps (`jax.lax.scan`) slices the arrays that have one entry
+    for each step, and passes the shared array to every step.
 
     Parameters
     ----------
@@ -239,34 +248,37 @@ def split_batches(batches: Batches | None) -> tuple[Batches, Batches | None]:
 
 
 def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any]) -> Any:
-    """Sum over the records of one step's batch, for either form of `Batches`.
+    """Sum over the records of one batch, in either form of `Batches`.
 
-    It is called inside compiled steps. The number of records that are read at a time is
-    fixed, because compiled programs need fixed shapes.
+    Compiled steps call this function. Compiled programs need fixed shapes, so the number
+    of records that are read at a time is fixed, and those outside the batch do not
+    count.
 
     Parameters
     ----------
     batch : Batches
-        The batch of one step: its row or its position, and what all steps share.
+        The batch of one step: its row, or its position in the array "flat" and that
+        array.
     size : int
         The expected size of a batch, which sets how many records are read at once.
     partial_sum : callable
-        partial_sum(numbers, is_inside) sums over the records of these numbers, of which
-        only those that are inside the batch count.
+        partial_sum(numbers, is_inside) sums over the records with these numbers. A
+        record counts only where `is_inside` is true.
 
     Returns
     -------
     array
         The sum, of the shape that `partial_sum` returns.
     """
+    # A row: all its records are read at once.
     if "rows" in batch:
         is_inside: Any = True
         if "sizes" in batch:
             is_inside = jnp.arange(len(batch["rows"])) < batch["sizes"]
         return partial_sum(batch["rows"], is_inside)
 
-    # All portions have one size, since each size is compiled; few batches take more
-    # than two portions.
+    # The flat form: records are read in portions of one size, because every size would
+    # be compiled on its own. Few batches have more than two portions.
     width = portion_size(size)
     batch_size = batch["sizes"]
 
@@ -293,10 +305,10 @@ def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any])
 
 
 def portion_size(size: int) -> int:
-    """Return how many records of a Poisson batch the processor takes at once.
+    """Return how many records of a Poisson batch the processor reads at once.
 
-    It is half of what a batch has at most, up to two standard deviations: most batches
-    then take two portions.
+    It is half of the expected size plus two standard deviations, so that most batches
+    have at most two portions.
 
     Parameters
     ----------
@@ -316,13 +328,14 @@ def poisson_batches(
 ) -> PoissonBatches:
     """Draw Poisson batches: every record is in every batch with probability `rate`.
 
-    The memberships are steps·n independent coins in one row. The gaps between heads are
-    geometric, so only the heads are drawn.
+    Think of steps·n independent coins in one row, one for each record and each batch.
+    Heads means that the record is in the batch. The gaps between heads have a geometric
+    distribution, so only the positions of heads are drawn.
 
     Parameters
     ----------
     randomness : Randomness
-        The source of the coins.
+        The source of the gaps.
     n : int
         The number of records, or of people.
     rate : float
@@ -335,12 +348,12 @@ def poisson_batches(
     PoissonBatches
         The record numbers of all batches. A batch may be empty.
     """
-    # Coin step·n + record decides whether the record is in the batch of the step.
+    # The coin at position step·n + record decides about this record in this step.
     n_coins = steps * n
     heads: list[np.ndarray] = []
     position = -1
     while position < n_coins:
-        # The next heads, and slightly more than are likely to be needed.
+        # Draw slightly more gaps than are likely to be needed.
         count = int(1.1 * rate * (n_coins - position)) + 16
         with np.errstate(over="ignore"):  # The rate is public, and may be tiny.
             if rate == 1:
@@ -354,11 +367,12 @@ def poisson_batches(
         heads.append(positions)
         position = int(positions[-1])
 
-    coins = np.concatenate(heads)
-    coins = coins[coins < n_coins]
-    sizes = np.bincount(coins // n, minlength=steps)
+    # From positions of heads to record numbers and sizes.
+    all_heads = np.concatenate(heads)
+    all_heads = all_heads[all_heads < n_coins]
+    sizes = np.bincount(all_heads // n, minlength=steps)
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return PoissonBatches(coins % n, first, sizes)
+    return PoissonBatches(all_heads % n, first, sizes)
 
 
 def fixed_batches(randomness: Randomness, n: int, size: int, steps: int) -> np.ndarray:
@@ -380,19 +394,21 @@ def fixed_batches(randomness: Randomness, n: int, size: int, steps: int) -> np.n
     array of integers, shape (steps, size)
         Record numbers; each row has no repeats.
     """
+    # Large subsets: the places of the `size` smallest of n uniforms.
     if size * size > n:
-        # Repeats would be likely: take the places of the `size` smallest of n uniforms.
         subsets = [
             np.argpartition(randomness.uniform(n), size - 1)[:size]
             for _ in range(steps)
         ]
         return np.stack(subsets)
+
+    # Small subsets: independent record numbers, which seldom repeat. A row without
+    # repeats is a uniform ordered subset; the others are drawn again.
     rows = randomness.integers(n, (steps, size))
-    # A row without repeats is a uniform ordered subset; the others are drawn again.
     while True:
         ordered = np.sort(rows, axis=1)
         has_repeat = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        repeated = np.nonzero(has_repeat)[0]
+        repeated = np.flatnonzero(has_repeat)
         if not len(repeated):
             return rows
         rows[repeated] = randomness.integers(n, (len(repeated), size))

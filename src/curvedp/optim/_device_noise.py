@@ -1,11 +1,13 @@
-"""Standard normals drawn where JAX computes, by ChaCha20 (Bernstein 2008).
+"""Standard normals drawn where JAX computes, by the stream cipher ChaCha20. An
+accelerator would wait for normals from the processor, which makes some 60 million a
+second. So it computes a stream of random words itself (Bernstein 2008), from a key of
+256 bits that the operating system draws.
 
-The processor's own stream makes some 60 million normals a second, for which an
-accelerator would wait. Every call has a key of its own from the operating system, used
-once and not kept; block k has the counter k and the nonce 0. The 64 bytes of a block
-make eight normals: the last bit of a 64-bit word is the sign, the others are a
-left-tail probability (k + ½)/2^64. The tail ends at 9.2 standard deviations: a total
-variation of 2^-63 for each normal, and the error of the float path is larger.
+Every call has a key of its own, which is used once and not kept; block k of the stream
+has the counter k and the nonce 0. The 64 bytes of a block give eight normals: the last
+bit of a 64-bit word is the sign, the others are a left-tail probability (k + ½)/2^64.
+The tail ends at 9.2 standard deviations. This changes the distribution of a normal by
+2^-63 in total variation, which is less than the rounding of doubles does.
 """
 
 from functools import partial
@@ -52,7 +54,7 @@ def chacha_words(key: Any, blocks: int) -> Any:
     start = (*constants, *key_words, counter, zero, zero, zero)
 
     def double_round(_: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Mix the state once; the number of the round does not matter."""
+        """Return the mixed state; the number of the round is not used."""
         return _double_round(state)
 
     mixed = jax.lax.fori_loop(0, _DOUBLE_ROUNDS, double_round, start)
@@ -63,8 +65,8 @@ def chacha_words(key: Any, blocks: int) -> Any:
 def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return ChaCha's state after a round of its columns and one of its diagonals.
 
-    A quarter round adds, xors and rotates four words four times (RFC 8439, Section
-    2.1).
+    Each of these rounds consists of four quarter rounds. A quarter round adds, xors and
+    rotates four words, four times (RFC 8439, Section 2.1).
 
     Parameters
     ----------
@@ -78,7 +80,8 @@ def _double_round(state: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     x = list(state)
     for a, b, c, d in _COLUMNS + _DIAGONALS:
-        # Each line is: x[target] += x[addend], then x[mixed] is xored and rotated.
+        # Each operation: x[target] += x[addend], then x[mixed] is xored with x[target]
+        # and rotated.
         operations = ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7))
         for target, addend, mixed, rotation in operations:
             x[target] = x[target] + x[addend]
@@ -106,7 +109,9 @@ def chacha_normals(key: Any, rows: int, dim: int) -> Any:
         Independent normals, where JAX computes.
     """
     count = rows * dim
-    n_blocks = -(-count // 8)  # rounded up; a block of 16 words makes 8 normals
+    n_blocks = -(-count // 8)  # rounded up; a block of 16 words gives 8 normals
+
+    # Two words of 32 bits make one of 64.
     halves = chacha_words(key, n_blocks).reshape(-1, 2).astype(jnp.uint64)
     words = halves[:count, 0] | (halves[:count, 1] << 32)
     return _normals(words).reshape(rows, dim)

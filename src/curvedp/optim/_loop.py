@@ -1,7 +1,6 @@
-"""What the private optimizers share: reading records, clipping, noise, and single steps.
-
-The flow of a run: `prepare` checks and converts the data, `noisy_gradient` is what one
-step releases, and `step_along` moves the iterate.
+"""Functions that all private optimizers use: read records, clip, add noise, take a
+step. A run calls `prepare_start_and_records` first. Each of its steps then releases a
+`noisy_gradient` and moves its current point, the iterate, by `step_along`.
 """
 
 import os
@@ -40,14 +39,16 @@ from curvedp.records.chunked import refuse_chunked
 from curvedp.records.persons import encode_persons
 from curvedp.records.tables import to_float_records
 
-# Problems whose compiled programs may be cached: not what a user derives from them.
+# Problems whose compiled programs may be cached. Problems that a user derives from these
+# may not, because their loss may contain records.
 _LIBRARY_PROBLEMS = (FrechetMeanProblem, LeadingEigenvectorProblem, SubspaceProblem)
 
-# How many bytes of noise the host draws at a time, while the device works through the
-# chunk before.
+# How many bytes of noise the host draws at a time, while the device computes the steps
+# of the chunk before.
 _CHUNK_BYTES = 1 << 23
 
-# How far a start may be from the manifold (`Manifold.residual`) to be projected to it.
+# A start whose `Manifold.residual` is at most this is projected to the manifold; a start
+# farther away is refused.
 _MAX_START_RESIDUAL = 1e-3
 
 # Sums of exact integers are clipped to this size before they are converted to doubles.
@@ -56,10 +57,10 @@ _MAX_EXACT_INTEGER = 2**53
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Let JAX compute in double precision, and products in full precision, in the block.
+    """Let JAX compute in double precision and with full products inside a `with` block.
 
     By default JAX has no doubles, and some accelerators round the products of float32
-    numbers to fewer bits. The settings are restored when the block ends.
+    numbers to fewer bits. The settings are restored at the end of the block.
     """
     with jax.enable_x64(True), jax.default_matmul_precision("highest"):
         yield
@@ -67,12 +68,13 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def compiled_once(problem: Problem) -> Iterator[None]:
-    """Cache what JAX compiles inside the block on disk, for the next process.
+    """Cache on disk the programs that JAX compiles inside a `with` block.
 
-    This saves most of a minute. It is done only for problems of this library: the
-    compiled program of a user's loss contains what the loss closes over, which may be
-    records. The folder must belong to the user alone, because the programs in it are
-    executed. If the user has given JAX a cache folder, nothing is changed.
+    The next process then need not compile them, which takes most of a minute. Only
+    programs of this library's own problems are cached: the compiled program of a user's
+    loss contains the variables that the loss refers to, which may be records. The
+    folder must belong to the user alone, because the programs in it are executed. If
+    the user has set a cache folder in JAX, nothing is changed.
 
     Parameters
     ----------
@@ -95,7 +97,8 @@ def compiled_once(problem: Problem) -> Iterator[None]:
 def _own_cache_folder() -> Path | None:
     """Return the user's cache folder of curvedp, or None if others can write to it.
 
-    JAX executes the programs that it finds there, so no one else may put one in.
+    JAX executes the programs that it finds in this folder, so no one else may be able
+    to put a program there.
 
     Returns
     -------
@@ -131,18 +134,18 @@ def _set_cache_folder(folder: str | None) -> None:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Persons:
-    """Records in the order of their people.
+    """Records sorted by the people to whom they belong, as a sequence of people.
 
-    Its length and its items are those of people, not of records.
+    Its length is the number of people, and an index selects people, not records.
 
     Attributes
     ----------
     records : array of shape (n_records, …)
         All records, those of one person next to each other.
     first : array of shape (n_persons,)
-        Where each person's records begin.
+        The position at which the records of each person begin.
     count : array of shape (n_persons,)
-        How many records each person has.
+        The number of records of each person.
     """
 
     records: Any
@@ -159,7 +162,7 @@ class Persons:
         Parameters
         ----------
         person_numbers : slice or array of int
-            Which people.
+            The numbers of the people to select.
 
         Returns
         -------
@@ -174,14 +177,16 @@ class Persons:
 def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     """Return one row of numbers for each record, or the mean row of each person.
 
-    A row is what one record contributes: its gradient, or its loss. The result has one
-    row for each unit of privacy, a record or a person, and the caller clips each row.
+    A row is the contribution of one record, such as its gradient or its loss. The result
+    has one row for each unit of privacy, a record or a person, and the caller clips
+    each row.
 
-    A person's row is the mean over their records, where rows that are not finite count
-    as zero. The loop first adds the row of everyone's first record, then that of
-    everyone's second one, and so on. So a person's mean is computed from their own
-    records by the same operations in the same order, whatever the records of the others
-    are. Otherwise a rounding error could depend on them, and tell about them.
+    The row of a person is the mean over their records, where rows that are not finite
+    count as zero. The loop first adds the row of everyone's first record, then that of
+    everyone's second one, and so on. So the mean of a person is computed from their own
+    records by the same operations in the same order, whatever the records of other
+    people are. This must stay so: otherwise a rounding error could depend on the
+    records of others and reveal something about them.
 
     Parameters
     ----------
@@ -228,13 +233,14 @@ def rows_of(data: Any, rows: Callable[[Any], Any]) -> Any:
     return total / data.count[:, None]
 
 
-def prepare(
+def prepare_start_and_records(
     problem: Problem, data: Any, init: Any, groups: Any = None, min_records: int = 2
 ) -> tuple[Any, Any]:
-    """Return the start and the records as JAX arrays of the start's precision.
+    """Check a user's start and records, and return them as JAX arrays.
 
-    Records of a Fréchet mean are mapped to their nearest points. Data that is already
-    on an accelerator, as an array of JAX, torch or CuPy, stays there.
+    Both get the precision of the start. For a Fréchet mean every record is replaced by
+    the nearest point of the manifold. Data that is already on an accelerator, as an
+    array of JAX, torch or CuPy, stays there.
 
     Parameters
     ----------
@@ -260,15 +266,16 @@ def prepare(
     Raises
     ------
     ParameterError
-        If the problem, the start, the shape of the records or the loss does not fit.
-        Values of records are never a reason.
+        If the problem, the start, the shape of the records or the loss is not valid.
+        The values of records never raise an error, because an error about them would
+        reveal something about the data.
     """
     if not isinstance(problem, Problem):
         raise ParameterError(
             "must be a curvedp.optim.Problem", parameter="problem", value=problem
         )
-    start = _check_start(problem.manifold, init)
-    records = _check_records(problem, data, min_records).astype(start.dtype)
+    start = _project_start(problem.manifold, init)
+    records = _convert_records(problem, data, min_records).astype(start.dtype)
     if isinstance(problem, FrechetMeanProblem) and len(records):
         records = _on_manifold(problem.manifold, start, records)
     _check_loss(problem, start, records)
@@ -277,13 +284,13 @@ def prepare(
     return jnp.asarray(start), _by_person(records, groups, min_records)
 
 
-def _check_start(manifold: Manifold, init: Any) -> np.ndarray:
-    """Return the public start as a point of the manifold, in its own precision.
+def _project_start(manifold: Manifold, init: Any) -> np.ndarray:
+    """Check the public start, and project it to the manifold in its own precision.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the descent takes place.
+        The manifold of the descent.
     init : array of shape point_shape
         The start that the user gave. Its precision becomes that of the whole run.
 
@@ -312,27 +319,27 @@ def _check_start(manifold: Manifold, init: Any) -> np.ndarray:
     return np.asarray(manifold.project(start).astype(start.dtype))
 
 
-def _check_records(problem: Problem, data: Any, min_records: int) -> Any:
-    """Return the records as an array of numbers, without looking at their values.
+def _convert_records(problem: Problem, data: Any, min_records: int) -> Any:
+    """Convert the records to an array of numbers; check it without reading a value.
 
     Parameters
     ----------
     problem : Problem
-        States the shape of one record, if it has one.
+        The problem, whose `record_shape` the records must have.
     data : array, table or list
-        What the user gave.
+        The records as the user gave them.
     min_records : int
         With fewer records the data is refused.
 
     Returns
     -------
     array of shape (n, …)
-        The records; what cannot be read as a number is NaN.
+        The records; an entry that cannot be read as a number is NaN.
 
     Raises
     ------
     ParameterError
-        If the shape, the type or the number of records does not fit.
+        If the records have another shape or type, or are too few.
     """
     refuse_chunked("data", data)
     records = _read_records(data, problem.record_shape)
@@ -384,13 +391,13 @@ def _by_person(records: Any, groups: Any, min_persons: int) -> Persons:
 def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
     """Return records as an array.
 
-    What lists, tables, object arrays and masked arrays hold is data: an entry that is
-    not a number becomes NaN and raises nothing.
+    In lists, tables, object arrays and masked arrays an entry that is not a number
+    becomes NaN. It raises no error, because its value is private.
 
     Parameters
     ----------
     data : array, table or list
-        What the user gave.
+        The records as the user gave them.
     record_shape : tuple of int, or None
         The shape of one record; None if the loss takes any shape.
 
@@ -407,7 +414,7 @@ def _read_records(data: Any, record_shape: tuple[int, ...] | None) -> Any:
     if is_plain_array:
         return _to_array("data", data)
     if record_shape is None:
-        # A loss of the user's own takes records of any shape.
+        # The user's own loss accepts records of any shape: take that of the data.
         record_shape = _validate.public_shape("data", data)[1:]
     return to_float_records("data", data, record_shape)
 
@@ -423,7 +430,7 @@ def _to_array(name: str, values: Any) -> Any:
     name : str
         The name of the argument, for the error message.
     values : array-like
-        What the user gave.
+        The numbers as the user gave them.
 
     Returns
     -------
@@ -459,7 +466,7 @@ def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
     Parameters
     ----------
     manifold : Manifold
-        Where the records should be.
+        The manifold on which the records should be.
     start : array of shape point_shape
         The public start.
     records : array of shape (n, *point_shape)
@@ -476,9 +483,10 @@ def _on_manifold(manifold: Manifold, start: np.ndarray, records: Any) -> Any:
             for i in range(0, len(records), BLOCK)
         ]
         return np.concatenate(blocks)
+
+    # One block is computed after the other. Two batched decompositions at the same time
+    # share XLA's threads and can wait for each other forever (seen on two cores).
     size = BLOCK if on_processor() else ACCELERATOR_BLOCK
-    # One block after the other: two batched decompositions that share XLA's threads can
-    # wait for each other forever (seen on two cores).
     blocks = []
     for i in range(0, len(records), size):
         block = _nearest_points_jit(manifold, start, records[i : i + size])
@@ -494,7 +502,7 @@ def _nearest_points(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
     Parameters
     ----------
     manifold : Manifold
-        Where the records should be.
+        The manifold on which the records should be.
     start : array of shape point_shape
         The public start.
     block : array of shape (k, *point_shape)
@@ -506,6 +514,8 @@ def _nearest_points(manifold: Manifold, start: np.ndarray, block: Any) -> Any:
         Points of the manifold.
     """
     xp: Any = np if isinstance(block, np.ndarray) else jnp
+
+    # One truth value for each record, with axes of length 1 for the axes of a point.
     mask_shape = (len(block),) + (1,) * start.ndim
     is_finite = xp.isfinite(block).reshape(len(block), -1).all(axis=1)
     safe_block = xp.where(is_finite.reshape(mask_shape), block, start)
@@ -519,16 +529,24 @@ _nearest_points_jit = jax.jit(_nearest_points, static_argnums=0)
 
 
 def _check_loss(problem: Problem, start: np.ndarray, records: Any) -> None:
-    """Refuse a loss that does not return one real number; only shapes are evaluated.
+    """Raise an error if the loss does not return one real number.
+
+    JAX traces the loss with the shapes and types of its arguments. No value of a record
+    is read.
 
     Parameters
     ----------
     problem : Problem
-        Its `loss(w, z)` is checked.
+        The problem whose `loss(w, z)` is checked.
     start : array
-        A point w, for its shape and precision.
+        A point w; only its shape and its precision are used.
     records : array of shape (n, …)
-        For the shape of one record z; no value is read.
+        The records z; only their shape and their type are used.
+
+    Raises
+    ------
+    ParameterError
+        If the loss raises an error, or returns something other than a real number.
     """
     record_shape = records.shape[1:]
     record = jax.ShapeDtypeStruct(record_shape, records.dtype)
@@ -536,13 +554,13 @@ def _check_loss(problem: Problem, start: np.ndarray, records: Any) -> None:
         value = jax.eval_shape(problem.loss, start, record)
         shape = value.shape
         dtype = value.dtype
-    except Exception as error:  # whatever a caller's code raises on shapes alone
+    except Exception as error:  # any error of the caller's code; it has seen no value
         lines = str(error).splitlines() or [type(error).__name__]
         reason = lines[0]
         if isinstance(error, jax.errors.TracerArrayConversionError):
             reason = (
-                "it calls NumPy; write it, and the kernels of a manifold of your own, "
-                "with jax.numpy or array_namespace"
+                "it calls NumPy; write it with jax.numpy, and the kernels of your own "
+                "manifold with jax.numpy or array_namespace"
             )
         raise ParameterError(
             "loss(w, z) cannot be evaluated on a record of shape "
@@ -570,7 +588,7 @@ def learning_rates(
         One rate for all steps, or a schedule that maps the number of a step to its
         rate.
     steps : int
-        How many steps the descent takes.
+        The number of steps of the descent.
 
     Returns
     -------
@@ -601,7 +619,7 @@ def recorded_steps(record_history: int, steps: int) -> np.ndarray:
     record_history : bool or int
         False records nothing, True every step, and a number k every k-th step.
     steps : int
-        How many steps the descent takes.
+        The number of steps of the descent.
 
     Returns
     -------
@@ -624,7 +642,7 @@ def join_history(objectives: list[Any], is_recorded: np.ndarray) -> np.ndarray:
     objectives : list of arrays
         The objectives of each chunk, with a place for every step.
     is_recorded : array of booleans
-        Which of all steps were recorded.
+        True for the steps that were recorded.
 
     Returns
     -------
@@ -636,7 +654,7 @@ def join_history(objectives: list[Any], is_recorded: np.ndarray) -> np.ndarray:
 
 
 def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
-    """Return the mean loss at w if it is to be recorded, else NaN. It is NOT private.
+    """Return the mean loss at w if this step is recorded, and NaN if not. NOT private.
 
     Parameters
     ----------
@@ -675,7 +693,8 @@ def objective_if(is_recorded: Any, problem: Problem, w: Any, data: Any) -> Any:
 def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
     """Cut the steps into chunks whose noise and batches fit in memory.
 
-    All chunks but the last have the same length, so that one compiled program serves.
+    All chunks but the last have the same length, so that they use the same compiled
+    program.
 
     Parameters
     ----------
@@ -697,7 +716,8 @@ def chunks(steps: int, numbers_per_step: int) -> Iterator[slice]:
 def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
     """Return the rows divided by C, and the factors min(1, C/‖row‖) that clip them.
 
-    The clipped rows are C·factor·scaled. Callers sum them in different ways.
+    A clipped row is C times its factor times the scaled row. Callers sum the clipped
+    rows in different ways.
 
     Parameters
     ----------
@@ -712,15 +732,15 @@ def _clip_factors(rows: Any, clip: Any) -> tuple[Any, Any]:
         rows/C. An entry that is not finite becomes the largest number: its square is
         infinite, so the factor of its row is 0.
     factors : array of shape (n,)
-        0 where the squared length of the scaled row is not finite.
+        The factors; 0 for a row whose squared length is not finite.
     """
-    # The rows are divided by C first: a length that underflows is then far below C,
-    # whatever C is.
+    # The rows are divided by C first. If a squared length then underflows, the row is far
+    # shorter than C, whatever C is.
     scaled = rows / clip
     scaled = jnp.where(jnp.isfinite(scaled), scaled, jnp.finfo(rows.dtype).max)
-    # The barrier is for soundness, not only for speed: were the rows computed again for
-    # the sum, with other roundings, a row of canceling terms could be longer there than
-    # here.
+    # Privacy needs this barrier. Without it the compiler may compute the rows again for
+    # the sum, with other roundings, and a row whose terms cancel could be longer there
+    # than the row whose length is measured here.
     scaled = jax.lax.optimization_barrier(scaled)
     squared_length = jnp.sum(jnp.square(scaled), axis=-1)
     factors = jnp.where(
@@ -751,9 +771,9 @@ def clip_rows(rows: Any, clip: Any) -> Any:
 def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     """Return the sum of the rows that are inside the batch, each clipped to the length C.
 
-    The sum is computed in double precision whatever the precision of the rows is: its
-    round-off grows with n and is charged as sensitivity. It is one matrix product on
-    the processor and one kernel on an accelerator.
+    The sum is computed in double precision, whatever the precision of the rows. Its
+    round-off grows with n and is charged as sensitivity. It is computed as one matrix
+    product on the processor, and by one kernel on an accelerator.
 
     Parameters
     ----------
@@ -762,7 +782,7 @@ def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     clip : float
         C, the largest length of a clipped row.
     is_inside : array of n booleans, or True
-        Which rows are inside the batch, and count.
+        True for the rows that are inside the batch; others do not count.
 
     Returns
     -------
@@ -780,8 +800,9 @@ def clipped_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
 def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     """Return the sum of the clipped rows as integers, in units of C/2^WHOLE_BITS.
 
-    Integers are added exactly in any order, so no round-off grows with n. That matters
-    where n is private: nothing that is charged or written down may depend on it.
+    Integers are added exactly in any order, so that there is no round-off that grows
+    with n. This is needed if n is private, because nothing that is charged or published
+    may depend on n.
 
     Parameters
     ----------
@@ -790,7 +811,7 @@ def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
     clip : float
         C, the length to which each row is clipped before it is rounded.
     is_inside : array of n booleans, or True
-        Which rows are inside the batch, and count.
+        True for the rows that are inside the batch; others do not count.
 
     Returns
     -------
@@ -803,14 +824,14 @@ def exact_total(rows: Any, clip: Any, is_inside: Any = True) -> Any:
 
 
 def sum_over_all(data: Any, block_sum: Callable[[Any], Any]) -> Any:
-    """Sum over all records or people, block by block: memory does not grow with n.
+    """Sum over all records or people, block by block, so that memory does not grow with n.
 
     Parameters
     ----------
     data : array or Persons
         All records, with or without their people.
     block_sum : callable
-        block_sum(block) is the sum over one block of records or people.
+        A function of a block of records or people, which returns the sum over them.
 
     Returns
     -------
@@ -826,7 +847,7 @@ def sum_over_all(data: Any, block_sum: Callable[[Any], Any]) -> Any:
             return block_sum(data[start + jnp.arange(size)])
         return block_sum(jax.lax.dynamic_slice_in_dim(data, start, size))
 
-    # What is left over after the whole blocks has a length of its own.
+    # The remainder after the whole blocks has another length.
     remainder: Any = 0
     if n_in_blocks < len(data):
         remainder = block_sum(data[n_in_blocks:])
@@ -854,7 +875,7 @@ def noisy_mean(
     rows: Callable[[Any], Any],
     to_coordinates: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Return the mean of clipped rows over a batch, with noise: what one step releases.
+    """Return the mean of clipped rows over a batch, with noise, which one step releases.
 
     Parameters
     ----------
@@ -867,16 +888,16 @@ def noisy_mean(
     clip : float
         C, the length to which each row is clipped.
     mean_scale : float or None
-        None where n is public. Where n is private, C over a noisy batch size: the sum
-        is then in units of C (`exact_total`), so is the noise, and both are multiplied
-        by this instead of being divided by the size.
+        None if n is public. If n is private, C divided by a noisy batch size: the sum
+        (`exact_total`) and the noise are then in units of C, and are multiplied by this
+        number instead of being divided by the size.
     noise : array of shape (dim,)
         The noise of this step.
     rows : callable
         rows(records) returns what is clipped, one row for each record.
     to_coordinates : callable, optional
-        A linear map of the sum to coordinates, which lengthens nothing. It is used
-        where n is public.
+        A linear map from the sum to coordinates that does not lengthen vectors. It is
+        used if n is public.
 
     Returns
     -------
@@ -931,8 +952,8 @@ def noisy_gradient(
     clip : float
         C, the length to which the gradient of each record is clipped.
     mean_scale : float or None
-        None where n is public. Where n is private, C over a noisy batch size: the sum
-        and the noise are then in units of C, and are multiplied by this.
+        None if n is public. If n is private, C divided by a noisy batch size: the sum
+        and the noise are then in units of C, and are multiplied by this number.
     noise : array of shape (dim,)
         The noise of this step.
 
@@ -941,8 +962,9 @@ def noisy_gradient(
     array of shape (dim,)
         The noisy mean gradient: all that a step learns about the records.
     """
-    # Integers can be added up only in coordinates. Where n is public, rows that are
-    # cheaper to compute are added up, and only their sum becomes coordinates.
+    # If n is private, exact sums of integers are needed, and the rows are coordinates.
+    # If n is public, rows are used that are cheaper to compute, and only their sum is
+    # turned into coordinates.
     if mean_scale is not None:
         gradients = partial(problem.gradients, w)
         return noisy_mean(data, batch, size, clip, mean_scale, noise, gradients)

@@ -1,4 +1,8 @@
-"""Where the noise and the batches of a descent come from: one class for all sources."""
+"""The source of noise and batches of a private descent: one class for all kinds of it.
+Noise of a release comes from the operating system's cryptographic stream. Simulations
+may use a NumPy generator or a JAX key instead. `Randomness` draws normals, uniforms and
+integers from any of these.
+"""
 
 from functools import partial
 from typing import Any
@@ -12,16 +16,17 @@ from curvedp.optim._device_noise import chacha_normals
 from curvedp.optim._ziggurat import ziggurat_normals
 from curvedp.randomness import GeneratorSource, SecureSource, Source
 
-# How many normals are worth compiling a program for an accelerator; fewer are drawn on
-# the host.
+# Fewer normals than this are drawn on the host, because compiling a program for an
+# accelerator would take longer.
 _MIN_DEVICE_NORMALS = 1 << 12
 
 
 def on_processor() -> bool:
     """Return whether JAX computes on the host, and not on an accelerator.
 
-    On the host small blocks fit the cache, and loops whose length depends on data cost
-    nothing. On an accelerator such a loop would wait for the host in every round.
+    On the host, small blocks of records fit into the cache, and loops whose length
+    depends on data are as fast as others. On an accelerator such a loop would wait for
+    the host in every round.
 
     Returns
     -------
@@ -59,12 +64,12 @@ class Randomness:
         ParameterError
             If `rng` is of another kind, such as a seed.
         """
-        # One of three: a source of random bits, a NumPy generator, or a JAX key (for
-        # normals) with a NumPy generator (for batches).
+        # Either `_source` is set, or `_generator`, or `_generator` for batches and
+        # `_key` for normals.
         self._source: Source | None = None
         self._generator: Any = None
         self._key: Any = None
-        # How many rows of normals were drawn by the JAX key.
+        # How many rows of normals were drawn with the JAX key.
         self._n_key_rows = 0
 
         if rng is None:
@@ -109,6 +114,7 @@ class Randomness:
         array of shape (rows, dim)
             Independent normals in double precision, of NumPy or JAX.
         """
+        # Many normals of the system's stream: on the accelerator, under a fresh key.
         is_many = rows * dim >= _MIN_DEVICE_NORMALS
         if isinstance(self._source, SecureSource) and is_many and not on_processor():
             if not isinstance(self._source, AcceleratorSource):
@@ -119,6 +125,8 @@ class Randomness:
             return ziggurat_normals(self._source, (rows, dim))
         if self._key is None:
             return self._generator.standard_normal((rows, dim))
+
+        # A JAX key: row by row, by the number of the row among all that were drawn.
         row_numbers = np.arange(self._n_key_rows, self._n_key_rows + rows)
         self._n_key_rows += rows
         return _normal_rows(self._key, row_numbers, dim)
@@ -149,7 +157,7 @@ class Randomness:
         Parameters
         ----------
         size : int
-            How many.
+            The number of draws.
 
         Returns
         -------
@@ -167,7 +175,7 @@ class Randomness:
         Parameters
         ----------
         high : int
-            How many different integers there are, such as the number of records.
+            The number of different integers, such as the number of records.
         shape : tuple of int
             The shape of the result.
 
@@ -190,7 +198,7 @@ def _is_jax_key(rng: Any) -> bool:
     Parameters
     ----------
     rng : object
-        What the user gave as `rng`.
+        The argument `rng` of the user.
 
     Returns
     -------

@@ -1,12 +1,15 @@
-"""Standard normals from a stream of random words, fast: the ziggurat on whole arrays.
+"""Standard normals from a stream of random words by the ziggurat method, on whole
+arrays. The area under the right half of the density is covered by 256 horizontal layers
+of equal area, stacked like a ziggurat, wide at the bottom (Marsaglia & Tsang 2000). A
+random word chooses a layer and a point x of its width.
 
-The method (Marsaglia & Tsang 2000). The half-density is covered by 256 layers of equal
-area. A word chooses a layer and a point x of its width; below the next layer's width x
-lies under the curve and is accepted (98.8% of the words). Otherwise it may lie in the
-layer's wedge, where a second uniform decides; a point above the curve is drawn again
-from the start. The surplus of the bottom layer is the tail, drawn from its own law.
-Layer and point come from different bits (Doornik 2005). Points have 55 bits with their
-sign: the float path, like `Source.normal`.
+If x is less than the width of the next layer, it lies under the curve and is accepted;
+that happens to 98.8% of the words. Otherwise x lies in the wedge at the end of the
+layer, part of which is above the curve. A second uniform number, a height in the layer,
+decides, and a point above the curve is drawn again from the start. What the bottom layer
+has beyond its rectangle is the tail of the density, and is drawn from the distribution
+of the tail. Layer and point come from different bits (Doornik 2005). Points have 55 bits
+with their sign, like those of `Source.normal`.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +21,7 @@ from curvedp.randomness import Source
 
 _LAYERS = 256
 
-# How many words are processed at a time, so that intermediate arrays stay in the cache.
+# How many words are processed at a time: intermediate arrays then stay in the cache.
 _CHUNK_SIZE = 1 << 14
 
 
@@ -49,10 +52,10 @@ _LAYER_AREA = _TAIL_START * _curve(_TAIL_START) + np.sqrt(2 * np.pi) * ndtr(
 def _layer_widths() -> np.ndarray:
     """Return the widths of the 256 layers from the bottom to the top, then 0.
 
-    Every layer has the same area. A layer that begins at the height e^{−x²/2} has the
-    width x, and ends where this area is used up; there the next one begins. The bottom
-    layer has the tail beyond its width in place of a rectangle; it counts as wide as a
-    rectangle of its area.
+    All layers have the same area. A layer whose lower edge is at the height e^{−x²/2}
+    has the width x, and its upper edge is where a rectangle of this width has the area.
+    The bottom layer consists of a rectangle and the tail beyond it; its width is that
+    of one rectangle of the same area.
 
     Returns
     -------
@@ -61,6 +64,7 @@ def _layer_widths() -> np.ndarray:
     """
     widths = [_LAYER_AREA / _curve(_TAIL_START), _TAIL_START]
     while len(widths) < _LAYERS:
+        # The upper edge of the last layer, which is the lower edge of the next one.
         height = _LAYER_AREA / widths[-1] + _curve(widths[-1])
         widths.append(np.sqrt(-2 * np.log(height)))
     return np.array([*widths, 0.0])
@@ -71,7 +75,7 @@ _WIDTHS = _layer_widths()
 # A signed integer of 56 bits times this is a point of the layer.
 _POINT_SPACING = _WIDTHS[:-1] * 2.0**-55
 
-# Below this width a point of the layer is certainly under the curve.
+# A point of the layer that is nearer to 0 than this is certainly under the curve.
 _INNER_WIDTHS = _WIDTHS[1:]
 
 # The height at which each layer begins; the bottom layer stands on the axis.
@@ -80,17 +84,17 @@ _HEIGHTS[0] = 0.0
 
 
 class _Undecided(NamedTuple):
-    """Points that may lie above the curve: their places in the output, and their layers."""
+    """Points that may lie above the curve: their indices in the output, and their layers."""
 
     places: np.ndarray
     layers: np.ndarray
 
 
 def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw standard normals by the ziggurat method, every bit from `source`.
+    """Draw standard normals by the ziggurat method, with all random bits from `source`.
 
-    First every number is a random point of a random layer. The few points that may lie
-    above the curve are then decided, all at once.
+    First every number is a random point of a random layer. Then the few points that may
+    lie above the curve are accepted or replaced, all at once.
 
     Parameters
     ----------
@@ -117,7 +121,7 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
-    """Fill `out` with proposals, each a point of a random layer.
+    """Fill an array with random points of random layers, most of which are normals.
 
     Parameters
     ----------
@@ -126,12 +130,12 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
     out : array
         A part of the output; it is overwritten.
     offset : int
-        Where `out` begins in the whole output.
+        The index in the whole output at which `out` begins.
 
     Returns
     -------
     _Undecided
-        The proposals that may lie above the curve.
+        The points that may lie above the curve. All others are normals already.
     """
     # The last 8 bits of a word choose one of 256 layers; the other 56, as a signed
     # integer, choose a point of its width, to the left or the right of 0.
@@ -143,7 +147,7 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
 
 
 def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
-    """Settle the undecided proposals in place: accept them or replace them.
+    """Accept or replace the undecided points, in place.
 
     A point of a wedge that lies under the curve is accepted; one above it is drawn
     again. A point of the bottom layer beyond its width is replaced by a draw from the
@@ -156,7 +160,7 @@ def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     normals : array
         The whole output; it is overwritten at the undecided places.
     undecided : _Undecided
-        The places of these proposals in the output, and their layers.
+        The indices of these points in the output, and their layers.
     """
     places, layers = undecided
     if not len(places):
@@ -171,7 +175,7 @@ def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     rejected = np.flatnonzero(~is_under_curve & (layers > 0))
     x[rejected] = ziggurat_normals(source, rejected.shape)
 
-    # The tail: its probability is uniform below that of its beginning.
+    # The tail: a tail probability that is uniform between 0 and that of its beginning.
     tail = np.flatnonzero(layers == 0)
     tail_probability = source.uniform(tail.shape, full_precision=True) * ndtr(
         -_TAIL_START

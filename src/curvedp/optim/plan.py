@@ -1,8 +1,8 @@
-"""The public plan of a private descent: what it releases, how it is noised, what it costs.
-
-A `DescentPlan` is fixed before a record is used, apart from the noisy count of records
-where their number is private. `plan_replace_one` makes plans for a public number of
-records, `plan_add_remove` for a private one; `dp_rgd` and `dp_rsgd` carry them out.
+"""The public plan of a private descent: what it releases, with how much noise, at what
+cost. A `DescentPlan` is fixed before a record is used. Only if the number n of records
+is private does it contain a number that depends on the records, a noisy count of them.
+`plan_replace_one` makes plans for a public n and `plan_add_remove` for a private n;
+`dp_rgd` and `dp_rsgd` carry them out.
 """
 
 from dataclasses import dataclass
@@ -29,30 +29,30 @@ from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradient
 
 @dataclass(frozen=True, eq=False)
 class DescentPlan:
-    """What is fixed about one run of `dp_rgd` or `dp_rsgd` before its first step.
+    """The numbers of one run of `dp_rgd` or `dp_rsgd` that are fixed before its first step.
 
     Attributes
     ----------
     mechanism : OptimizerMechanism
-        What the run releases; it goes into the certificate.
+        The mechanism that the run carries out; the certificate describes it.
     guarantee : Guarantee
-        What the run costs.
+        The guarantee that the run satisfies, and for which it pays.
     noise_std : float
-        The standard deviation that the result reports: on the averaged gradient, or on
-        the sum where n is private.
+        The standard deviation of the noise that the result reports. It is that on the
+        averaged gradient, or on the sum of gradients if n is private.
     noise_unit : float
-        What standard normals are multiplied by in a step: `noise_std`, or where n is
-        private `noise_std`/C, because sums are then in units of the clip C.
+        The number by which a step multiplies standard normals: `noise_std`, or
+        `noise_std`/C if n is private, because sums are then in units of the clip C.
     mean_scale : float or None
-        Where n is private: C over the noisy size of a batch. None divides sums by the
-        public batch size.
+        If n is private, C divided by the noisy size of a batch. Otherwise None: sums are
+        divided by the public batch size.
     batch_size : int
-        How many records a batch has, or has on average. Where n is private it depends
-        on n, so that it is not public; it only sets the sizes of arrays.
+        The number of records in a batch, or its expectation. If n is private it depends
+        on n and is not public; then it is used for the sizes of arrays only.
     uses_all_records : bool
         Whether every step reads every record, so that no batch is drawn.
     sampling_rate : float or None
-        Where n is private: the public probability that a record is in a batch.
+        If n is private, the public probability that a record is in a batch.
     """
 
     mechanism: OptimizerMechanism
@@ -76,16 +76,16 @@ def plan_replace_one(
     batch_size: float | None,
     sampling: str,
 ) -> DescentPlan:
-    """Plan a descent where the number of records is public and one may be replaced.
+    """Plan a descent if the number n of records is public and one may be replaced.
 
     Parameters
     ----------
     manifold : Manifold
         The manifold on which the descent takes place.
     n : int
-        How many records, or people.
+        The number of records, or of people.
     steps : int
-        How many gradient steps.
+        The number of gradient steps.
     clip : float
         C, the largest length of a record's gradient.
     dtype : dtype
@@ -96,7 +96,8 @@ def plan_replace_one(
         The standard deviation of the noise on an averaged gradient. None if `guarantee`
         is given.
     batch_size : int, optional
-        None takes every record in every step; a number that is not whole is refused.
+        The size of a batch; a number that is not whole is refused. By default every
+        step reads every record.
     sampling : {"poisson", "fixed-size"}
         Whether every record is in a batch independently, or batches have exactly
         `batch_size` records.
@@ -108,11 +109,14 @@ def plan_replace_one(
     """
     uses_all_records = batch_size is None
     size = n if batch_size is None else check_batch(batch_size, n, sampling)
-    # The clip is enlarged by rounding errors, so that the accounting covers them.
+
+    # The clip is enlarged by rounding errors, so that the accounting covers them. A size
+    # of None means that sums are over all records.
     charged_size = None if uses_all_records else size
     charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, charged_size)
     statistic = ClippedGradient(manifold, charged_clip, n)
 
+    # The noise from the guarantee, or the guarantee from the noise.
     if uses_all_records:
         noise_std, implied = accounting.noise_and_guarantee(
             guarantee,
@@ -159,19 +163,19 @@ def plan_add_remove(
     sampling_rate: float,
     randomness: Randomness,
 ) -> DescentPlan:
-    """Plan a descent where n is private, because a record may be added or removed.
+    """Plan a descent if n is private, because a record may be added or removed.
 
-    A noisy count of the records is drawn here. It is part of what the run releases and
-    pays for; steps go along the quotient of noisy sums and this count.
+    This function draws a noisy count of the records, which the run releases and pays
+    for. Each step then divides a noisy sum of gradients by this count.
 
     Parameters
     ----------
     manifold : Manifold
         The manifold on which the descent takes place.
     n : int
-        How many records, or people: private.
+        The number of records, or of people, which is private.
     steps : int
-        How many gradient steps.
+        The number of gradient steps.
     clip : float
         C, the largest length of a record's gradient.
     dtype : dtype
@@ -181,7 +185,7 @@ def plan_add_remove(
     sampling_rate : float
         The public probability that a record is in a batch; 1 takes all.
     randomness : Randomness
-        Where the noise of the count comes from.
+        The source of the noise of the count.
 
     Returns
     -------
@@ -218,17 +222,17 @@ def full_descent_mechanism(
 ) -> DescentMechanism:
     """Return the calibrated mechanism of `dp_rgd` in double precision.
 
-    An estimator that runs `dp_rgd` later calls this first, so that what cannot be met
-    is refused before anything is spent.
+    An estimator that runs `dp_rgd` later calls this function first, so that a guarantee
+    that no noise satisfies is refused before anything is charged.
 
     Parameters
     ----------
     problem : Problem
         The loss and its manifold.
     n : int
-        How many records, or people; public.
+        The number of records, or of people, which is public.
     steps : int
-        How many gradient steps.
+        The number of gradient steps.
     clip : float
         The largest length of a record's gradient.
     guarantee : Guarantee
@@ -237,7 +241,7 @@ def full_descent_mechanism(
     Returns
     -------
     DescentMechanism
-        What the run will release, with the smallest noise that suffices.
+        The mechanism of the run, with the smallest noise that suffices.
 
     Raises
     ------

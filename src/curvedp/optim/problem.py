@@ -1,9 +1,7 @@
-"""What an optimizer minimizes: the mean over records z of loss(w, z), w on a manifold.
-
-Everything private happens in coordinates: `gradients` gives the Riemannian gradient of
-each record in an orthonormal frame at w (`from_coordinates`), where its Riemannian
-length is the Euclidean one. Clipping, averaging and noise are then the Euclidean ones,
-and one isometry in each step maps the result back to the tangent space.
+"""The problem that an optimizer solves: minimize the mean of loss(w, z) over records z.
+The point w moves on a manifold. A problem returns the gradient of each record in
+orthonormal coordinates at w, where Riemannian lengths are Euclidean ones. Clipping,
+averaging and noise are then Euclidean operations on coordinates.
 """
 
 from collections.abc import Callable
@@ -28,12 +26,12 @@ from curvedp.numerics.autodiff import without_derivatives
 
 @dataclass(frozen=True)
 class Problem:
-    """A loss to minimize in the mean over records, on a manifold.
+    """A loss whose mean over records is to be minimized on a manifold.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the minimizer w is sought.
+        The manifold on which the minimizer w is sought.
     loss : callable
         loss(w, z) of a point w and one record z: a number, computed with JAX.
 
@@ -48,7 +46,7 @@ class Problem:
     loss: Callable[[Any, Any], Any]
 
     def __post_init__(self) -> None:
-        """Refuse what is no manifold, and a loss that cannot be called."""
+        """Raise an error if `manifold` is not a manifold or `loss` cannot be called."""
         check_manifold(self.manifold)
         if not callable(self.loss):
             raise ParameterError(
@@ -59,15 +57,16 @@ class Problem:
 
     @property
     def record_shape(self) -> tuple[int, ...] | None:
-        """The shape of one record; None where the loss decides it."""
+        """The shape of one record; None if the loss takes records of any shape."""
         return None
 
     def gradients(self, w: Any, records: Any) -> Any:
         """Return the Riemannian gradient at w of each record, in coordinates there.
 
-        The differential of exp at 0 is the identity, so the coordinates are the ambient
-        gradient of the loss pulled back through the frame: the transpose of
-        `from_coordinates` applied to it, whatever the metric.
+        Automatic differentiation gives the ambient gradient of the loss in the entries
+        of w. Its coordinates at w are the transpose of the linear map
+        `from_coordinates`, applied to the ambient gradient. This is true for every
+        metric, because the frame is orthonormal.
 
         Parameters
         ----------
@@ -91,16 +90,18 @@ class Problem:
             ambient_gradient = jax.grad(self.loss)(w, z)
             zero = jnp.zeros(self.manifold.dim, dtype=w.dtype)
             _, pull_back = jax.vjp(from_coordinates, zero)
-            return pull_back(ambient_gradient)[0]
+            (coordinates,) = pull_back(ambient_gradient)
+            return coordinates
 
         return jax.vmap(gradient)(records)
 
     def slopes(self, w: Any, records: Any) -> Any:
         """Return each record's gradient as the row of numbers that is clipped.
 
-        The Euclidean length of a row is the Riemannian length of the gradient. By
-        default the rows are the coordinates; a problem may choose rows that are cheaper
-        to compute, of which `total` makes coordinates.
+        The Euclidean length of a row must be the Riemannian length of the gradient,
+        because rows are clipped by their length. By default the rows are the
+        coordinates. A problem may choose other rows that are cheaper to compute; then
+        `total` turns their sum into coordinates.
 
         Parameters
         ----------
@@ -120,8 +121,8 @@ class Problem:
     def total(self, w: Any, slopes: Any) -> Any:
         """Return the coordinates at w of a sum of `slopes`.
 
-        The map is linear, and what it returns is never longer than its argument. So the
-        sensitivity of the sum is that of the coordinates too.
+        The map must be linear and must not lengthen its argument. Then the coordinates
+        have at most the sensitivity of the sum.
 
         Parameters
         ----------
@@ -138,7 +139,7 @@ class Problem:
         return slopes
 
     def move(self, w: Any, coordinates: Any) -> Any:
-        """Return the point reached from w along a tangent vector, given by coordinates.
+        """Return the point that a step from w leads to, given by its coordinates.
 
         Parameters
         ----------
@@ -150,24 +151,24 @@ class Problem:
         Returns
         -------
         array of shape point_shape
-            exp_w(step), to about the precision of a descent; it may be slightly off the
-            manifold.
+            exp_w(step), about as accurate as a descent needs it. Round-off may have
+            moved it slightly off the manifold.
         """
-        with without_derivatives():
+        with without_derivatives():  # a step is not differentiated
             return rough_from_normal_coordinates(self.manifold, w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
-        """Return tangent vectors at p transported to q, from coordinates to coordinates.
+        """Return the coordinates at q of tangent vectors that are transported from p to q.
 
         Parallel transport along the geodesic from p to q keeps lengths. Variance
-        reduction compares gradients at two points by it.
+        reduction uses it to subtract gradients at two points.
 
         Parameters
         ----------
         p : array of shape point_shape
-            Where the vectors are.
+            The point of the vectors.
         q : array of shape point_shape
-            Where they are carried to.
+            The point to which they are transported.
         coordinates : array of shape (..., dim)
             The vectors in orthonormal coordinates at p.
 
@@ -176,7 +177,7 @@ class Problem:
         array of shape (..., dim)
             The transported vectors in orthonormal coordinates at q.
         """
-        with without_derivatives():
+        with without_derivatives():  # a transported vector is not differentiated
             return transport_coordinates(self.manifold, p, q, coordinates)
 
     def objective(self, w: Any, data: Any) -> Any:
@@ -199,12 +200,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class FrechetMeanProblem(Problem):
-    """½·d²(w, z): its minimizer is the Fréchet mean.
+    """The loss ½·d²(w, z) on a manifold, whose minimizer is the Fréchet mean.
 
     Parameters
     ----------
     manifold : Manifold
-        Where points and records live.
+        The manifold of points and records.
 
     Examples
     --------
@@ -245,13 +246,16 @@ class FrechetMeanProblem(Problem):
         array of shape (k, dim)
             One row for each record, in coordinates at w.
         """
-        with without_derivatives():
+        with without_derivatives():  # the logarithm is the gradient already
             return -rough_normal_coordinates(self.manifold, w, records)
 
 
 @dataclass(frozen=True)
 class LeadingEigenvectorProblem(Problem):
-    """-(wᵀz)² on the unit sphere of R^dim: its minimizer is the leading eigenvector of Σ zzᵀ.
+    """The loss −(wᵀz)² on the unit sphere, whose minimizer is the leading eigenvector.
+
+    It is the leading eigenvector of the matrix Σ zzᵀ, the sum over all records z of
+    R^dim.
 
     Parameters
     ----------
@@ -311,7 +315,8 @@ class LeadingEigenvectorProblem(Problem):
     def slopes(self, w: Any, records: Any) -> Any:
         """Return each record's gradient as a vector of R^dim tangent at w.
 
-        Only their sum is turned into coordinates, which is cheaper than turning each.
+        Only the sum of these vectors is turned into coordinates, which is cheaper than
+        to do so for each of them.
 
         Parameters
         ----------
@@ -349,7 +354,10 @@ class LeadingEigenvectorProblem(Problem):
 
 @dataclass(frozen=True)
 class SubspaceProblem(Problem):
-    """-‖wᵀz‖² on the Grassmann manifold: its minimizer is the leading `rank`-dimensional subspace of Σ zzᵀ.
+    """The loss −‖wᵀz‖² on subspaces, whose minimizer spans the leading eigenvectors.
+
+    w is an orthonormal basis of a subspace of dimension `rank`, a point of the Grassmann
+    manifold. The eigenvectors are those of the matrix Σ zzᵀ, the sum over all records z.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What an optimizer returns: the private point, its cost, and its certificate."""
+"""The result of a private optimizer: the point, its guarantee, and its certificate."""
 
 from typing import Any, NamedTuple
 
@@ -14,23 +14,23 @@ from curvedp.randomness import Source
 
 
 class OptimResult(NamedTuple):
-    """The private point that an optimizer returns, and what it costs.
+    """The private point that an optimizer returns, with its guarantee and certificate.
 
     Attributes
     ----------
     point : array
         The point, which may be published.
     guarantee : Guarantee
-        What it costs.
+        The guarantee that the point satisfies.
     noise : float or pair of floats
-        The standard deviation of the tangent noise on the averaged gradient; on the sum
-        where the number of records is private.
+        The standard deviation of the noise on the averaged gradient, or on the sum of
+        gradients if the number of records is private.
     history : array or None
-        The objective on the data after each recorded step, where it was asked for. It
-        is computed without noise, so it is NOT private.
+        The objective on the data after each recorded step; None if it was not asked
+        for. It is computed without noise, so it is NOT private.
     certificate : Certificate or None
-        Why the point may be published; None where the manifold has no name by which
-        another machine could rebuild it.
+        The certificate, with which anyone can check the guarantee. None if the manifold
+        has no name by which another machine could rebuild it.
 
     Examples
     --------
@@ -57,21 +57,21 @@ def make_result(
     *,
     has_persons: bool,
 ) -> OptimResult:
-    """Return the result of a descent, with a certificate where one can be written.
+    """Return the result of a descent, with a certificate if one can be written.
 
     Parameters
     ----------
     mechanism : OptimizerMechanism
-        What the descent has released.
+        The mechanism that the descent has carried out.
     point : array
-        Its last iterate.
+        The last iterate.
     guarantee : Guarantee
-        What it cost.
+        The guarantee that the descent satisfies.
     noise : float or pair of floats
         The standard deviation of the noise on an averaged gradient, or on a sum where
         the number of records is private.
     source : Source
-        Where its random bits came from.
+        The source of the random bits of the descent.
     history : array or None
         The recorded objectives, which are NOT private.
     has_persons : bool
@@ -80,8 +80,8 @@ def make_result(
     Returns
     -------
     OptimResult
-        The point, what it cost, and a certificate. The certificate is None if the
-        manifold is the user's own and has no name.
+        The point, its guarantee, and the certificate, which is None if the manifold is
+        the user's own and has no name.
     """
     point = np.asarray(point)
     try:
@@ -90,7 +90,7 @@ def make_result(
         # The manifold is the user's own and cannot be named in a certificate.
         return OptimResult(point, guarantee, noise, history)
 
-    # The noise was added in the steps: all that is left is to write the certificate.
+    # The noise was added in the steps, so that only the certificate is written here.
     unit = ProtectedUnit.PERSON if has_persons else None
     release = mechanism.release(
         lambda _: point,

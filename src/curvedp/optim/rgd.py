@@ -1,4 +1,7 @@
-"""DP-RGD: private gradient descent on a manifold that reads every record in every step."""
+"""DP-RGD: private gradient descent on a manifold, with every record in every step. Each
+step releases the mean of the records' clipped gradients, with Gaussian noise in the
+tangent space.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +40,7 @@ def dp_rgd(
     init : array of shape point_shape
         The public start, whose precision is that of the run.
     steps : int
-        How many steps.
+        The number of steps.
     clip : float
         The largest length of a record's gradient; longer ones are shortened to it.
     learning_rate : float or callable
@@ -70,8 +73,8 @@ def dp_rgd(
     - exactly √steps·2·clip/(n·noise)-GDP for replace-one adjacency, all iterates
       included, for any data: a record whose gradient is not finite contributes zero.
     - For a guarantee with adjacency="add-remove", n is private: a noisy count is
-      released first, steps go along the quotient of noisy sums and it, and
-      `result.noise` is the standard deviation on a sum.
+      released first, and each step divides a noisy sum of gradients by it.
+      `result.noise` is then the standard deviation on a sum.
 
     Examples
     --------

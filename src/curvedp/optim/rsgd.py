@@ -1,4 +1,7 @@
-"""DP-RSGD: private stochastic gradient descent on a manifold, over random batches."""
+"""DP-RSGD: private stochastic gradient descent on a manifold, over random batches. Each
+step releases the mean of the clipped gradients of the records in a random batch, with
+Gaussian noise in the tangent space.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -57,7 +60,7 @@ def dp_rsgd(
     init : array of shape point_shape
         The public start, whose precision is that of the run.
     steps : int
-        How many steps.
+        The number of steps.
     batch_size : int, or float where n is private, or None
         The expected size of a Poisson batch, which has every record with probability
         batch_size/n; the sum is divided by it. Where n is private it is the public
@@ -99,8 +102,8 @@ def dp_rsgd(
     - `result.guarantee` bounds the composition of all steps for replace-one adjacency
       (a record moves the sum by 2·clip), exactly accounted (`privacy.subsampling`), for
       any data.
-    - For any guarantee but (ε, δ) the noise is that of known batches: nothing is gained
-      from their being random.
+    - Only for an (ε, δ) guarantee is the noise smaller because batches are random. For
+      other guarantees it is as large as if the batches were known.
     - For a guarantee with adjacency="add-remove", n is private: a noisy count is
       released first, and sums are divided by it.
 
@@ -118,7 +121,7 @@ def dp_rsgd(
     >>> result.point.shape
     (3,)
     """
-    # Everything that can be refused without the records.
+    # Refuse all wrong parameters that can be checked without the records.
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
     learning_rates = loop.learning_rates(learning_rate, steps)
@@ -129,9 +132,11 @@ def dp_rsgd(
         sampling_rate = check_sampling_rate(batch_size, sampling)
 
     with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
-        start, records = loop.prepare(
+        start, records = loop.prepare_start_and_records(
             problem, data, init, groups, min_records=0 if n_is_private else 2
         )
+
+        # Plan the run: noise, batches and cost.
         randomness = Randomness(rng)
         public_terms = (problem.manifold, len(records), steps, clip, start.dtype)
         if n_is_private:
@@ -174,7 +179,7 @@ def _descend(
     sampling: str,
     randomness: Randomness,
 ) -> tuple[Any, np.ndarray | None]:
-    """Run all steps of a plan, as many at a time as their noise fits in memory.
+    """Run all steps of a plan, in chunks whose noise fits in memory.
 
     Parameters
     ----------
@@ -202,7 +207,7 @@ def _descend(
     point : array
         The last iterate.
     history : array or None
-        The recorded objectives, NOT private; None where none was asked for.
+        The recorded objectives, NOT private; None if no step is recorded.
     """
     dim = problem.manifold.dim
     n = len(records)
@@ -250,7 +255,7 @@ def run_steps(
     noise: Any,
     is_recorded: Any,
 ) -> tuple[Any, Any]:
-    """Compile and run a chunk of noisy gradient steps.
+    """Run a chunk of noisy gradient steps, as one program that JAX compiles.
 
     Parameters
     ----------
@@ -263,18 +268,18 @@ def run_steps(
     clip : float
         C, the length to which the gradient of each record is clipped.
     mean_scale : float or None
-        None where n is public. Where n is private, C over a noisy batch size: the sum
-        and the noise are then in units of C, and are multiplied by this.
+        None if n is public. If n is private, C divided by a noisy batch size: the sum
+        and the noise are then in units of C, and are multiplied by this number.
     size : int
         The public batch size, by which a sum is divided where n is public.
     batches : Batches or None
-        What `draw_batches` returns; None where every step reads all records.
+        The result of `draw_batches`; None if every step reads all records.
     learning_rates : array of shape (steps,)
         The learning rate of each step.
     noise : array of shape (steps, dim)
         The noise of each step.
     is_recorded : array of shape (steps,), or None
-        After which steps the objective is recorded; None for no history at all.
+        Whether the objective is recorded after each step; None if it never is.
 
     Returns
     -------

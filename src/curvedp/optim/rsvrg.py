@@ -1,10 +1,9 @@
 """DP-RSVRG: private variance-reduced descent, with one full gradient in each epoch.
-
-Each epoch starts at an anchor w̃, where a noisy full gradient is released once. Each
-inner step at w then releases a noisy mean of clipped DIFFERENCES grad f(w) − PT grad
-f(w̃), where PT is parallel transport from w̃ to w. Differences are small near the
-anchor, so they can be clipped to a short length (Utpala et al. 2023, with E11 and E12
-of docs/errata.md corrected).
+Each epoch starts at a point w̃, its anchor, where a noisy gradient over all records is
+released once. Each inner step at w then releases a noisy mean of clipped DIFFERENCES
+grad f(w) − PT grad f(w̃), where PT is parallel transport from w̃ to w. Differences are
+small near the anchor, so they can be clipped to a short length (Utpala et al. 2023,
+with E11 and E12 of docs/errata.md corrected).
 """
 
 import math
@@ -68,9 +67,10 @@ def dp_rsvrg(
 ) -> OptimResult:
     """Minimize a mean loss by variance-reduced steps with noise.
 
-    There are `epochs` anchors with `inner_steps` steps each. The released anchor
-    gradient is shortened to C1, which is free because it is post-processing:
-    differences that are clipped to C1 cannot balance a longer one.
+    There are `epochs` anchors, with `inner_steps` steps from each. After its release
+    the gradient at the anchor is shortened to the length C1, because differences that
+    are clipped to C1 cannot balance a longer one. This is post-processing and costs no
+    privacy.
 
     Parameters
     ----------
@@ -81,14 +81,14 @@ def dp_rsvrg(
     init : array of shape point_shape
         The public start, whose precision is that of the run.
     epochs : int
-        How many anchors, at which a full gradient is released.
+        The number of anchors, at which a full gradient is released.
     inner_steps : int
-        How many steps from each anchor.
+        The number of steps from each anchor.
     clip : (C0, C1)
         The largest length of a record's gradient at the anchor, and of its difference.
     learning_rate : float or callable
         The factor of the gradient in a step: a number, or a function of the number of
-        the step, counted over all epochs.
+        the step, which is counted over all epochs.
     guarantee : Guarantee, optional
         The guarantee that the run must satisfy. The budget is split for the smallest
         error at the end (`accounting.rsvrg_noise`). Exactly one of `guarantee` and
@@ -106,9 +106,10 @@ def dp_rsvrg(
         A Poisson batch has every record independently; a fixed-size batch is drawn
         without replacement.
     output : {"last", "random", "I", "II"}
-        The last iterate, the paper's option I; or a uniformly drawn one, its option II.
+        "last" or "I" returns the last iterate, the paper's option I. "random" or "II"
+        returns a uniformly drawn iterate, its option II.
     restarts : int
-        How often all this is run, each time from the output of the run before (the
+        How often all epochs are run, each time from the output of the run before (the
         paper's Algorithm 12). All runs are charged.
     record_history : bool or int
         True to record the objective after every step, a number k after every k-th. It
@@ -128,8 +129,9 @@ def dp_rsvrg(
     Guarantees
 
     - `result.guarantee` bounds the composition of all epochs and steps of all restarts
-      for replace-one adjacency; with adjacency="add-remove", of these and a noisy
-      count, and the number of records is private.
+      for replace-one adjacency.
+    - For a guarantee with adjacency="add-remove", the number of records is private. The
+      guarantee then also bounds the release of a noisy count of the records.
 
     Examples
     --------
@@ -147,7 +149,7 @@ def dp_rsvrg(
     epochs = _validate.integer("epochs", epochs, 1)
     inner_steps = _validate.integer("inner_steps", inner_steps, 1)
     restarts = _validate.integer("restarts", restarts, 1)
-    clips = _check_pair("clip", clip)
+    clips = _convert_pair("clip", clip)
     _validate.choice("output", output, ("last", "random", "I", "II"))
     if output in ("I", "II"):
         output = "last" if output == "I" else "random"
@@ -159,7 +161,7 @@ def dp_rsvrg(
         sampling_rate = check_sampling_rate(batch_size, sampling)
 
     with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
-        start, records = loop.prepare(
+        start, records = loop.prepare_start_and_records(
             problem, data, init, groups, min_records=0 if n_is_private else 2
         )
         randomness = Randomness(rng)
@@ -215,39 +217,40 @@ def dp_rsvrg(
 class _Schedule(NamedTuple):
     """The public numbers of steps, over all restarts, and their mean learning rate."""
 
-    n_epochs: int  # restarts times epochs of each
-    inner_steps: int  # in each epoch
-    mean_learning_rate: float  # the budget is split as if all steps had it
+    n_epochs: int  # the number of restarts times the number of epochs of each
+    inner_steps: int  # the number of steps in each epoch
+    mean_learning_rate: float  # the budget is split as if all steps had this rate
 
 
 @dataclass(frozen=True, eq=False)
 class VarianceReducedPlan:
-    """What is fixed about one run of `dp_rsvrg` before its first step.
+    """The numbers of one run of `dp_rsvrg` that are fixed before its first step.
 
-    Pairs are for the full gradients and for the inner steps.
+    The first number of a pair is for the full gradients at anchors, the second for the
+    inner steps. n is the number of records, or of people.
 
     Attributes
     ----------
     mechanism : OptimizerMechanism
-        What the run releases; it goes into the certificate.
+        The mechanism that the run carries out; the certificate describes it.
     guarantee : Guarantee
-        What the run costs.
+        The guarantee that the run satisfies, and for which it pays.
     noise_std : pair of floats
-        The standard deviations that the result reports.
+        The standard deviations of the noise that the result reports.
     noise_unit : pair of floats
-        What standard normals are multiplied by: `noise_std`, or where n is private
-        `noise_std`/C, because sums are then in units of the clip C.
+        The numbers by which standard normals are multiplied: `noise_std`, or
+        `noise_std`/C if n is private, because sums are then in units of the clip C.
     mean_scale : pair of floats, or pair of None
-        Where n is private: C over the noisy number of records in a sum. None divides
-        sums by public sizes.
+        If n is private, C divided by the noisy number of records in a sum. Otherwise
+        None: sums are divided by public sizes.
     batch_size : int
-        How many records a batch of an inner step has, or has on average. Where n is
-        private it depends on n, so that it is not public; it only sets the sizes of
-        arrays.
+        The number of records in the batch of an inner step, or its expectation. If n is
+        private it depends on n and is not public; then it is used for the sizes of
+        arrays only.
     uses_all_records : bool
         Whether every inner step reads every record, so that no batch is drawn.
     sampling_rate : float or None
-        Where n is private: the public probability that a record is in a batch.
+        If n is private, the public probability that a record is in a batch.
     """
 
     mechanism: OptimizerMechanism
@@ -271,10 +274,11 @@ def _plan_replace_one(
     batch_size: float | None,
     sampling: str,
 ) -> VarianceReducedPlan:
-    """Plan a run where the number of records is public and one record may be replaced.
+    """Plan a run if the number of records is public and one record may be replaced.
 
     If a guarantee is given, the noise follows from it; otherwise the guarantee follows
-    from the noise. Pairs are for full gradients and for inner steps.
+    from the noise. The first number of a pair is for full gradients, the second for
+    inner steps.
 
     Parameters
     ----------
@@ -306,10 +310,14 @@ def _plan_replace_one(
         batch_size = math.isqrt(n - 1) + 1
     size = check_batch(batch_size, n, sampling)
     # The full gradient is a sum over all records, the differences are over a batch.
-    charged_clips = (
-        accounting.rounded_clip(clips[0], manifold.dim, dtype, n, None),
-        accounting.rounded_clip(clips[1], manifold.dim, dtype, n, size),
+    full_clip, difference_clip = clips
+    charged_full_clip = accounting.rounded_clip(full_clip, manifold.dim, dtype, n, None)
+    charged_difference_clip = accounting.rounded_clip(
+        difference_clip, manifold.dim, dtype, n, size
     )
+    charged_clips = (charged_full_clip, charged_difference_clip)
+
+    # The noise from the guarantee, or the guarantee from the noise.
     n_epochs, inner_steps, mean_rate = schedule
     if guarantee is not None:
         noise_std = accounting.rsvrg_noise(
@@ -324,18 +332,19 @@ def _plan_replace_one(
         )
     else:
         pair = (noise, noise) if isinstance(noise, Real) else noise
-        noise_std = _check_pair("noise", pair)
+        noise_std = _convert_pair("noise", pair)
         guarantee = accounting.rsvrg_guarantee(
             n, n_epochs, inner_steps, size, charged_clips, noise_std, sampling
         )
+    full_noise, inner_noise = noise_std
     mechanism = VarianceReducedMechanism(
-        statistic=ClippedGradient(manifold, charged_clips[0], n),
+        statistic=ClippedGradient(manifold, charged_full_clip, n),
         epochs=n_epochs,
         inner_steps=inner_steps,
         batch_size=size,
-        difference_clip=charged_clips[1],
-        full_noise=noise_std[0],
-        inner_noise=noise_std[1],
+        difference_clip=charged_difference_clip,
+        full_noise=full_noise,
+        inner_noise=inner_noise,
         sampling=sampling,
     )
     return VarianceReducedPlan(
@@ -359,10 +368,10 @@ def _plan_add_remove(
     sampling_rate: float,
     randomness: Randomness,
 ) -> VarianceReducedPlan:
-    """Plan a run where n is private, because a record may be added or removed.
+    """Plan a run if n is private, because a record may be added or removed.
 
-    Draws a noisy count of the records from `randomness`; the guarantee pays for it.
-    Pairs are for full gradients and for inner steps.
+    This function draws a noisy count of the records, which the guarantee pays for. The
+    first number of a pair is for full gradients, the second for inner steps.
 
     Parameters
     ----------
@@ -381,7 +390,7 @@ def _plan_add_remove(
     sampling_rate : float
         The public probability that a record is in a batch.
     randomness : Randomness
-        Where the noise of the count comes from.
+        The source of the noise of the count.
 
     Returns
     -------
@@ -389,39 +398,64 @@ def _plan_add_remove(
         The mechanism, its two noises and its guarantee. Its `mean_scale` contains the
         noisy count.
     """
-    charged_clips = (
-        accounting.add_remove_clip(clips[0], manifold.dim, dtype),
-        accounting.add_remove_clip(clips[1], manifold.dim, dtype),
+    full_clip, difference_clip = clips
+    charged_full_clip = accounting.add_remove_clip(full_clip, manifold.dim, dtype)
+    charged_difference_clip = accounting.add_remove_clip(
+        difference_clip, manifold.dim, dtype
     )
+    charged_clips = (charged_full_clip, charged_difference_clip)
     n_epochs, inner_steps, mean_rate = schedule
     noise_std, count_noise = accounting.add_remove_rsvrg_noise(
         n_epochs, inner_steps, sampling_rate, charged_clips, guarantee, mean_rate
     )
     noisy_count = randomness.noisy_count(n, count_noise)
+    full_noise, inner_noise = noise_std
     mechanism = AddRemoveVarianceReducedMechanism(
-        statistic=ClippedGradientSum(manifold, charged_clips[0]),
+        statistic=ClippedGradientSum(manifold, charged_full_clip),
         epochs=n_epochs,
         inner_steps=inner_steps,
         rate=sampling_rate,
-        difference_clip=charged_clips[1],
-        full_noise=noise_std[0],
-        inner_noise=noise_std[1],
+        difference_clip=charged_difference_clip,
+        full_noise=full_noise,
+        inner_noise=inner_noise,
         count_noise=count_noise,
     )
     return VarianceReducedPlan(
         mechanism=mechanism,
         guarantee=guarantee,
         noise_std=noise_std,
-        noise_unit=(noise_std[0] / clips[0], noise_std[1] / clips[1]),
-        mean_scale=(clips[0] / noisy_count, clips[1] / (sampling_rate * noisy_count)),
+        noise_unit=(full_noise / full_clip, inner_noise / difference_clip),
+        mean_scale=(
+            full_clip / noisy_count,
+            difference_clip / (sampling_rate * noisy_count),
+        ),
         batch_size=max(int(sampling_rate * n), 1),
         uses_all_records=sampling_rate == 1 or not n,
         sampling_rate=sampling_rate,
     )
 
 
+class EpochResult(NamedTuple):
+    """What one epoch of a variance-reduced descent returns.
+
+    Attributes
+    ----------
+    point : array
+        The last iterate, projected to the manifold.
+    path : array or None
+        The iterate before each step, if it was asked for.
+    objectives : array or None
+        The objective after each step, NaN after steps that are not recorded; None if
+        none is. It is NOT private.
+    """
+
+    point: Any
+    path: Any
+    objectives: Any
+
+
 class _Run(NamedTuple):
-    """A plan with the records it is carried out on.
+    """A plan of a variance-reduced descent, with the records and the randomness for it.
 
     Attributes
     ----------
@@ -461,38 +495,41 @@ class _Run(NamedTuple):
         learning_rates : array of shape (epochs, inner_steps)
             The learning rate of each step; all restarts have the same.
         is_recorded : array of booleans, shape (restarts, epochs, inner_steps)
-            After which steps the objective is recorded.
+            Whether the objective is recorded after each step.
 
         Returns
         -------
         point : array
             The output of the last restart.
         history : array or None
-            The recorded objectives, NOT private; None where none was asked for.
+            The recorded objectives, NOT private; None if no step is recorded.
         """
         has_history = bool(is_recorded.any())
         epochs, inner_steps = learning_rates.shape
         point = start
         objectives = []
         for restart_is_recorded in is_recorded:
-            # Option II of the paper returns the iterate before this step of this epoch.
-            # The step is drawn in either case, so that both options use the same bits.
+            # Option II of the paper returns the iterate before a step that is drawn
+            # here. It is drawn for option I too, so that both use the same random bits.
             n_steps = epochs * inner_steps
-            drawn_step = int(self.randomness.integers(n_steps, (1,))[0])
+            (drawn_step,) = map(int, self.randomness.integers(n_steps, (1,)))
             output_epoch, output_step = divmod(drawn_step, inner_steps)
             random_iterate = point
 
             for epoch in range(epochs):
                 is_output_epoch = self.output == "random" and epoch == output_epoch
-                point, path, epoch_objectives = self._run_epoch(
+                epoch_result = self._run_epoch(
                     point,
                     learning_rates[epoch],
                     restart_is_recorded[epoch] if has_history else None,
                     keeps_path=is_output_epoch,
                 )
-                objectives.append(epoch_objectives)
+                point = epoch_result.point
+                objectives.append(epoch_result.objectives)
                 if is_output_epoch:
-                    random_iterate = self.problem.manifold.project(path[output_step])
+                    random_iterate = self.problem.manifold.project(
+                        epoch_result.path[output_step]
+                    )
             if self.output == "random":
                 point = random_iterate
         if not has_history:
@@ -506,7 +543,7 @@ class _Run(NamedTuple):
         is_recorded: np.ndarray | None,
         *,
         keeps_path: bool,
-    ) -> tuple[Any, Any, Any]:
+    ) -> EpochResult:
         """Draw the batches and the noise of one epoch, and run the epoch.
 
         Parameters
@@ -516,19 +553,14 @@ class _Run(NamedTuple):
         learning_rates : array of shape (inner_steps,)
             The learning rate of each step.
         is_recorded : array of shape (inner_steps,), or None
-            After which steps the objective is recorded; None for no history at all.
+            Whether the objective is recorded after each step; None if it never is.
         keeps_path : bool
             Whether all iterates are returned.
 
         Returns
         -------
-        point : array
-            The last iterate.
-        path : array or None
-            The iterate before each step, where it is asked for.
-        objectives : array or None
-            The objective after each step, NaN where it is not recorded; None for no
-            history at all. It is NOT private.
+        EpochResult
+            The last iterate, the path to it, and the objectives.
         """
         plan = self.plan
         dim = self.problem.manifold.dim
@@ -543,9 +575,11 @@ class _Run(NamedTuple):
                 self.sampling,
                 plan.sampling_rate,
             )
-        full_noise = plan.noise_unit[0] * self.randomness.normal(1, dim)[0]
-        inner_noise = plan.noise_unit[1] * self.randomness.normal(inner_steps, dim)
-        point, path, objectives = run_epoch(
+        full_unit, inner_unit = plan.noise_unit
+        (full_normal,) = self.randomness.normal(1, dim)
+        full_noise = full_unit * full_normal
+        inner_noise = inner_unit * self.randomness.normal(inner_steps, dim)
+        epoch_result: EpochResult = run_epoch(
             self.problem,
             self.records,
             anchor,
@@ -558,7 +592,7 @@ class _Run(NamedTuple):
             is_recorded,
             keeps_path,
         )
-        return point, path, objectives
+        return epoch_result
 
 
 @partial(jax.jit, static_argnames=("problem", "size", "keeps_path"))
@@ -574,10 +608,10 @@ def run_epoch(
     noises: tuple[Any, Any],
     is_recorded: Any,
     keeps_path: bool,
-) -> tuple[Any, Any, Any]:
-    """Compile and run one epoch: a full gradient at the anchor, then the inner steps.
+) -> EpochResult:
+    """Run one epoch, as one program that JAX compiles: a full gradient, then inner steps.
 
-    Pairs are for the full gradient and for the inner steps.
+    The first number of a pair is for the full gradient, the second for the inner steps.
 
     Parameters
     ----------
@@ -591,47 +625,47 @@ def run_epoch(
         C0 and C1, the lengths to which gradients at the anchor and differences are
         clipped.
     mean_scales : pair of floats, or pair of None
-        None where n is public. Where n is private, C0 over a noisy number of records
-        and C1 over a noisy batch size: sums and noises are then in units of the clips,
-        and are multiplied by these numbers.
+        None if n is public. If n is private, C0 divided by a noisy number of records
+        and C1 divided by a noisy batch size: sums and noises are then in units of the
+        clips, and are multiplied by these numbers.
     size : int
         The batch size of the inner steps, by which a sum is divided where n is public.
     batches : Batches or None
-        What `draw_batches` returns; None where every step reads all records.
+        The result of `draw_batches`; None if every step reads all records.
     learning_rates : array of shape (inner_steps,)
         The learning rate of each step.
     noises : pair of arrays of shapes (dim,) and (inner_steps, dim)
         The noise of the full gradient, and that of each inner step.
     is_recorded : array of shape (inner_steps,), or None
-        After which steps the objective is recorded; None for no history at all.
+        Whether the objective is recorded after each step; None if it never is.
     keeps_path : bool
         Whether all iterates are returned.
 
     Returns
     -------
-    point : array
-        The last iterate, projected to the manifold.
-    path : array or None
-        The iterate before each step, where it is asked for.
-    objectives : array or None
-        NaN after steps that are not recorded.
+    EpochResult
+        The last iterate, the path to it if `keeps_path` is true, and the objectives.
     """
-    shared, per_step = split_batches(batches)
+    full_clip, difference_clip = clips
+    full_mean_scale, difference_mean_scale = mean_scales
     full_noise, inner_noise = noises
+
+    # The noisy gradient over all records at the anchor.
+    shared, per_step = split_batches(batches)
     full_gradient = loop.noisy_gradient(
         problem,
         anchor,
         data,
         None,
         len(data),
-        clips[0],
-        mean_scales[0],
+        full_clip,
+        full_mean_scale,
         full_noise,
     )
-    # Differences of length at most C1 cannot balance a longer anchor gradient: the
-    # iterate would run away with it for the rest of the epoch. What has been released
-    # may be shortened at no cost.
-    full_gradient = loop.clip_rows(full_gradient[None], clips[1])[0]
+    # Differences of length at most C1 cannot balance a longer gradient at the anchor: the
+    # iterate would follow it for the rest of the epoch. The gradient has been released
+    # already, so that shortening it costs no privacy.
+    full_gradient = loop.clip_rows(full_gradient[None], difference_clip)[0]
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
         """Take one inner step from w.
@@ -647,16 +681,22 @@ def run_epoch(
 
             PT is parallel transport from the anchor to w, and f the loss of the record.
             """
-            # Both points are in one batch. As two calls they would run side by side,
-            # and two batched decompositions that share XLA's threads can wait for each
-            # other forever (seen on two cores).
+            # Gradients at both points are computed by one call. Two calls would run at
+            # the same time, and two batched decompositions that share XLA's threads can
+            # wait for each other forever (seen on two cores).
             points = jnp.stack([w, anchor])
             at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
             return at_w - problem.carry(anchor, w, at_anchor)
 
         batch = None if own_batch is None else own_batch | shared
         mean_difference = loop.noisy_mean(
-            data, batch, size, clips[1], mean_scales[1], step_noise, differences
+            data,
+            batch,
+            size,
+            difference_clip,
+            difference_mean_scale,
+            step_noise,
+            differences,
         )
         gradient = mean_difference + problem.carry(anchor, w, full_gradient)
         end = loop.step_along(problem, w, rate, gradient)
@@ -665,18 +705,18 @@ def run_epoch(
 
     inputs = (per_step, learning_rates, inner_noise, is_recorded)
     point, (path, objectives) = jax.lax.scan(step, anchor, inputs)
-    return problem.manifold.project(point), path, objectives
+    return EpochResult(problem.manifold.project(point), path, objectives)
 
 
-def _check_pair(name: str, values: Any) -> Pair:
-    """Return a pair of positive finite numbers as floats.
+def _convert_pair(name: str, values: Any) -> Pair:
+    """Convert an argument to a pair of floats; check that both are positive and finite.
 
     Parameters
     ----------
     name : str
         The argument's name, for the error message.
     values : object
-        What the user gave.
+        The argument of the user.
 
     Returns
     -------

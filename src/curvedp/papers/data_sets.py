@@ -1,12 +1,11 @@
-"""Data sets of the tutorials and reproductions.
+"""Public data sets of the tutorials and reproductions. A data set is read from a local
+folder, or downloaded by a package that its users know. If neither works, the error
+message says where to get it.
 
-They come from a local folder, else from the downloader that their users know. Else an
-error says where to get them.
-
-Nothing here is shipped: licenses differ, and some are not ours to pass on. The folder
-is `data_dir`, else the environment variable CURVEDP_DATA. MNIST and Wine Quality can
-also come from OpenML (through scikit-learn), PathMNIST from the package medmnist,
-WordNet from nltk.
+No data set is part of this package, because some licenses do not allow it. The folder is
+`data_dir`, or the environment variable CURVEDP_DATA by default. MNIST and Wine Quality
+can also be downloaded from OpenML (through scikit-learn), PathMNIST by the package
+medmnist, and WordNet by nltk.
 """
 
 import csv
@@ -46,11 +45,11 @@ class Dataset(NamedTuple):
     file : str
         The name of its file.
     title, source : str
-        What it is, and where to get it.
+        The title of the data set, and where to get it.
     read : callable
-        Returns the data set, given the path of the file.
+        Maps the path of the file to the data set.
     download : callable, optional
-        Returns the data set by the downloader that its users know.
+        Downloads the data set and returns it, by a package that its users know.
     """
 
     file: str
@@ -70,19 +69,19 @@ def find_file(
     file : str
         The name of the file.
     title, source : str
-        What it is and where to get it, for the error.
+        The title of the data set and where to get it, for the error message.
     data_dir : path, optional
         The folder; the environment variable CURVEDP_DATA if omitted.
 
     Returns
     -------
     Path
-        The file, which is there.
+        The existing file.
 
     Raises
     ------
     MissingData
-        If it is not there.
+        If the file does not exist, or no folder is known.
 
     Examples
     --------
@@ -111,8 +110,8 @@ def load_dataset(
     Directions are points of `Sphere(2)`, covariances have the shape (n, m, m), and
     tables are dicts of columns.
 
-    The local folder comes first. Where the file is not there and `download` is true,
-    its usual downloader is asked, if it has one. `MissingData` says where to get it.
+    The file is read from the local folder. If it is not there and `download` is true,
+    the data set is downloaded, if there is a package that can do so.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ def load_dataset(
     data_dir : path, optional
         The folder; the environment variable CURVEDP_DATA if omitted.
     download : bool
-        Whether a downloader may be asked.
+        Whether the data set may be downloaded.
 
     Returns
     -------
@@ -157,9 +156,9 @@ pathmnist, polar-wander, storms, tensors, wine
         try:
             return entry.download()
         except (ImportError, LookupError, OSError, ValueError) as reason:
-            said = " ".join(str(reason).split())[:160]
+            reason_text = " ".join(str(reason).split())[:160]  # on one line
             raise MissingData(
-                f"{missing}; the download did not work either: {said}"
+                f"{missing}; the download did not work either: {reason_text}"
             ) from reason
     return entry.read(path)
 

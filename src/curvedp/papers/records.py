@@ -1,13 +1,16 @@
-"""Records of full runs, and the page that is written from them.
+"""The stored numbers of full runs of the reproductions, and the page that is written
+from them. A record contains the numbers that the page needs, and the seconds of the
+run.
 
-`curvedp reproduce all --full --out DIR` makes pictures and numbers in a folder.
+The command `curvedp reproduce all --full --out DIR` writes pictures and numbers to a
+folder. Two commands use them:
 
     python -m curvedp.papers.records --take DIR     # keep what the page needs
     python -m curvedp.papers.records --write PAGE   # write its tables anew
 
-The first keeps, for each paper, the numbers that its `expected.json` names or quotes,
-in `record.json`. The second fills the parts between the two marks of
-docs/reproductions.md. A test compares the page with what this module writes.
+For each paper, the first command stores the numbers that its `expected.json` names or
+quotes in `record.json`. The second one writes the tables of docs/reproductions.md,
+between their marks. A test compares the page with the tables of this module.
 """
 
 import argparse

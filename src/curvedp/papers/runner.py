@@ -1,9 +1,12 @@
 """Run the reproductions: figures and tables of the papers, as printed and as corrected.
+A reproduction is one figure or table; it computes numbers and a picture. Each number
+that the paper prints is compared with the computed one.
 
-Each paper has a folder here. Its `expected.json` names what can be made and what is
-expected of it; its module `run` has one function for each: `gdp-fig1` is made by
-`gdp_fig1(setting)`, which returns its numbers and its picture. `record.json` keeps the
-numbers of the last full run, from which docs/reproductions.md is generated.
+Each paper has a folder here. Its file `expected.json` lists the reproductions, with the
+numbers that are expected of each. Its module `run` has one function for each
+reproduction: `gdp-fig1` is made by `gdp_fig1(setting)`, which returns the numbers and
+the picture. The file `record.json` contains numbers of the last full run, from which
+docs/reproductions.md is generated.
 """
 
 import importlib
@@ -41,12 +44,12 @@ HERE = Path(__file__).resolve().parent
 
 
 class Setting(NamedTuple):
-    """How a reproduction is to be run.
+    """The way in which a reproduction is run: its size, and where the data are.
 
     Attributes
     ----------
     full : bool
-        Whether to run at the paper's sizes; a reduced form otherwise.
+        Whether to run at the paper's sizes. By default a reduced form is run.
     data_dir : Path, optional
         The folder with the data sets.
 
@@ -67,17 +70,27 @@ class Setting(NamedTuple):
         file : str
             The name of the file.
         dataset, source : str
-            What it is and where to get it, for the error.
+            The name of the data set and where to get it, for the error message.
+
+        Returns
+        -------
+        Path
+            The existing file.
         """
         return find_file(file, dataset, source, self.data_dir)
 
     def load(self, name: str) -> Any:
-        """Return a data set: from the data folder, else by its usual downloader.
+        """Return a data set from the data folder, or download it if it is not there.
 
         Parameters
         ----------
         name : str
             A key of `papers.data_sets.DATASETS`.
+
+        Returns
+        -------
+        array or dict of arrays
+            The data set (`papers.data_sets.load_dataset`).
         """
         return load_dataset(name, self.data_dir)
 
@@ -92,17 +105,17 @@ class Reproduction(NamedTuple):
     folder : Path
         The folder of its paper.
     title : str
-        What it shows.
+        The title of the figure or table.
     seconds : mapping
         About how many seconds of one core the "reduced" and the "full" form take.
     expect : list of mappings
-        What its numbers must be: each names a number by its "figure" and gives the value
-        with a tolerance, or limits.
+        The expected numbers. Each mapping names a number by its "figure" and gives a
+        value with a tolerance, or limits.
     paper : str
-        What the paper prints, in words.
+        The result that the paper prints, in words.
     reading : str
-        What comes out, and how the text was read, with marks where a recorded number
-        stands (`papers.records`).
+        The result of the reproduction, and how the paper's text was understood, with
+        marks for recorded numbers (`papers.records`).
     """
 
     name: str
@@ -114,7 +127,12 @@ class Reproduction(NamedTuple):
     reading: str = ""
 
     def function(self) -> Callable[[Setting], tuple[Any, "Figure"]]:
-        """Return the function that computes it, such as `gdp_fig1` of papers/gdp/run.py.
+        """Return the function that makes it, such as `gdp_fig1` of papers/gdp/run.py.
+
+        Returns
+        -------
+        callable
+            Maps a `Setting` to the numbers and the picture.
 
         Raises
         ------
@@ -147,17 +165,17 @@ class Check(NamedTuple):
     figure : str
         The path of the number among the numbers of the run, such as "fit/mean".
     found : float
-        Our number.
+        The number of this run.
     expected : str
-        The range it must lie in, in words.
+        The range in which it must lie, in words.
     holds : bool
-        Whether it lies there.
+        Whether it lies in that range.
     printed : str, optional
         The paper's number, as printed.
     sd : float
         The standard deviation of the sampling.
     agrees_with_print : bool, optional
-        None where nothing is printed.
+        Whether the number agrees with the printed one; None if none is printed.
     note : str
         What the number is.
     timing : bool
@@ -176,7 +194,11 @@ class Check(NamedTuple):
 
     @property
     def beside(self) -> str:
-        """The printed number and how ours compares: “0.043 = (×0.97, sd 0.006)”."""
+        """The printed number and its comparison with ours: “0.043 = (×0.97, sd 0.006)”.
+
+        The sign = means that the numbers agree. × is followed by the ratio of our
+        number to the printed one.
+        """
         if self.printed is None:
             return ""
         number = float(self.printed)
@@ -287,7 +309,7 @@ def run_reproduction(
 def check_figures(
     reproduction: Reproduction, figures: Any, *, full: bool
 ) -> list[Check]:
-    """Compare the numbers of a run with all that is expected of them.
+    """Compare the numbers of a run with all expectations of a reproduction.
 
     Parameters
     ----------
@@ -312,7 +334,7 @@ def check_figures(
 
 
 def _check(expectation: Mapping[str, Any], numbers: Any) -> Check:
-    """Compare one number of a run with its expectation; NaN never meets it.
+    """Compare one number of a run with its expectation, which NaN never meets.
 
     Parameters
     ----------
@@ -324,6 +346,7 @@ def _check(expectation: Mapping[str, Any], numbers: Any) -> Check:
     numbers : dict
         The numbers of the run, in nested dicts and lists.
     """
+    # The range in which the number must lie.
     found = number_at(numbers, expectation["figure"])
     if "expected" in expectation:
         value, tolerance = expectation["expected"], expectation["tolerance"]
@@ -337,6 +360,7 @@ def _check(expectation: Mapping[str, Any], numbers: Any) -> Check:
         finite_limits = [f"{sign} {x:.6g}" for sign, x in limits if math.isfinite(x)]
         expected = " and ".join(finite_limits)
 
+    # Whether it agrees with the printed number.
     sd_or_path = expectation.get("sd", 0.0)
     if isinstance(sd_or_path, str):
         sd = number_at(numbers, sd_or_path)

@@ -1,6 +1,5 @@
-"""How the figures of the reproductions look.
-
-They have one palette, readable sizes, and legends that cover nothing.
+"""The look of the reproductions' figures: one palette, readable sizes, and legends that
+cover nothing.
 """
 
 from typing import Any

@@ -1,15 +1,15 @@
-"""Sensitivity and Lipschitz constants of the gradient of geodesic regression.
-
-A sensitivity says how much one record can move the gradient, which the noise must hide.
-A Lipschitz constant says how fast the gradient changes with the geodesic, which a
-rejection sampler must know. The proofs are in docs/theory/regression.md, "Gradients".
+"""Sensitivity and Lipschitz constants of the gradient of geodesic regression. A
+sensitivity is the largest change of the gradient when one record is replaced; noise is
+calibrated to it. A Lipschitz constant bounds how fast the gradient changes with the
+geodesic; a rejection sampler needs it. The gradient is that of E, the mean of half the
+squared clipped residuals.
 
 Notation. The model is y ≈ Exp(p, x·v). A record has a predictor x, centered so that
 |x| ≤ X = ½, and a response y. The geodesic has the middle p and the velocity v with
-‖v‖ ≤ V. Residuals are clipped to the length τ. E is the mean of half the squared
-residuals. Only the LOWER curvature bound enters a sensitivity: negative curvature
-spreads geodesics, so the differential of Exp grows like cosh. Where curvature is ≥ 0
-that differential never exceeds 1 (E19, E20 in docs/errata.md).
+‖v‖ ≤ V. Residuals are clipped to the length τ. Only the LOWER curvature bound enters a
+sensitivity: negative curvature spreads geodesics, so the differential of Exp grows like
+cosh. Where curvature is ≥ 0 that differential never exceeds 1 (E19, E20 in
+docs/errata.md). The proofs are in docs/theory/regression.md, "Gradients".
 """
 
 from math import cos, cosh, inf, nextafter, pi, sinh, sqrt
@@ -21,7 +21,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
 
-# X, the largest length of a centered predictor: predictors lie in [0, 1] and are
+# X, the largest modulus of a centered predictor: predictors lie in [0, 1] and are
 # centered at ½.
 MAX_PREDICTOR = 0.5
 
@@ -30,8 +30,8 @@ MAX_PREDICTOR = 0.5
 # unit of v").
 PREDICTOR_UNIT = 12**-0.5
 
-# Angles a below which a quotient of floats would lose its digits and is replaced by an
-# upper bound: sinh(a)/a by 1 + a², and quotients that are O(a) by a itself.
+# For angles a below these, a quotient of floats would lose its digits. It is replaced by
+# an upper bound: sinh(a)/a by 1 + a², and quotients of order a by a itself.
 _TINY_SINHC_ANGLE = 1e-6
 _TINY_QUOTIENT_ANGLE = 1e-4
 
@@ -55,7 +55,7 @@ class Domain(NamedTuple):
         The number of records, or people.
     data_radius : float
         The radius of the ball that holds the responses.
-    predictors : int
+    n_predictors : int
         The number k of predictors.
     """
 
@@ -64,13 +64,13 @@ class Domain(NamedTuple):
     clip: float
     n: int
     data_radius: float
-    predictors: int = 1
+    n_predictors: int = 1
 
     def checked(self) -> Self:
-        """Return this domain after checking it.
+        """Return this domain, after checking that its numbers are valid.
 
-        The domain of a certificate comes from a stranger, and every sensitivity is
-        computed from it.
+        Every sensitivity is computed from a domain. It may have been read from a
+        certificate, whose numbers cannot be trusted.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class Domain(NamedTuple):
         _validate.length("clip", self.clip)
         _validate.length("data_radius", self.data_radius)
         _validate.integer("n", self.n, 1)
-        _validate.integer("predictors", self.predictors, 1)
+        _validate.integer("predictors", self.n_predictors, 1)
         return self
 
 
@@ -137,7 +137,7 @@ def exp_differential_bounds(
     Parameters
     ----------
     manifold : Manifold
-        Where p lives.
+        The manifold of p.
     max_length : float
         ℓ ≥ 0, the largest length of w.
 
@@ -150,7 +150,7 @@ def exp_differential_bounds(
     if lowest_curvature >= 0:
         return ExpDifferentialBounds(1.0, 1.0)
 
-    a = sqrt(-lowest_curvature) * max_length
+    a = sqrt(-lowest_curvature) * max_length  # the angle of the theorem
     if a > _TINY_SINHC_ANGLE:
         sinhc_a = sinh(a) / a
     else:
@@ -168,7 +168,8 @@ def gradient_sensitivities(
     """Return how far ∇_p E and ∇_v E can move when one record is replaced.
 
     E is the mean of half the squared clipped residuals of the geodesic with middle p
-    and velocity v.
+    and velocity v. A mechanism that adds noise to these gradients is calibrated to the
+    result.
 
     Theorem G1 (docs/theory/regression.md). Let c and s bound the differential of Exp at
     lengths up to V·X (`exp_differential_bounds`). Replacing one of n records moves the
@@ -210,10 +211,10 @@ def gradient_sensitivities(
 def joint_sensitivity(domain: Domain) -> float:
     """Return 2τ/n, the sensitivity of the mean of contributions clipped as one vector.
 
-    It is the number to which the noise of a private descent is calibrated.
+    The noise of a private descent is calibrated to it. The function
     `curvedp.regression.gradient.clipped_direction` clips each record's contribution to
-    (∇_p E, ∇_v E) to the length τ as one vector. Replacing one of n records replaces
-    one such vector by another (docs/theory/regression.md, Theorem G4).
+    (∇_p E, ∇_v E), taken as one vector, to the length τ. Replacing one of n records
+    replaces one such vector by another (docs/theory/regression.md, Theorem G4).
 
     Parameters
     ----------
@@ -287,11 +288,13 @@ def endpoint_clips(clip: float, x: np.ndarray) -> np.ndarray:
 def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     """Return the sensitivity of the gradient in the endpoint norm, in constant curvature.
 
+    A K-norm mechanism with that norm is calibrated to it.
+
     Theorem G2 (docs/theory/regression.md). Let the residual of record i be clipped as
     in `endpoint_clips`. Replacing one of n records moves the gradient by at most 2τk/n
-    in the `endpoint_norm`. With κ the curvature, V the speed, u = 1/√12 the unit, X = ½
-    the largest predictor, e(x) the record effect of `_record_effect`, a₁ = √|κ|·V·u and
-    A = √|κ|·V·X,
+    in the `endpoint_norm`. Let κ be the curvature, V the speed, u = 1/√12 the unit,
+    X = ½ the largest predictor, e(x) the record effect (`_record_effect`), a₁ =
+    √|κ|·V·u and A = √|κ|·V·X. Then
 
         k = max(e(u), e(X)·u/X)                          for κ ≤ 0 (1 for κ = 0),
         k = max(1, ½(1 + (1 − cos A)·u/X + sinc a₁))     for κ > 0 and A ≤ π/2.
@@ -322,10 +325,12 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     # This call also refuses a speed that is too large for a positive curvature.
     effects = _record_effect(curvature, speed, predictors)
 
+    # The factor k of the theorem.
     if curvature <= 0:
         clip_divisors = np.maximum(1.0, predictors / PREDICTOR_UNIT)
         factor = float(np.max(effects / clip_divisors))
     else:
+        # The angles a₁ and A.
         unit_angle, end_angle = sqrt(curvature) * speed * predictors
         cos_term = (1 - cos(end_angle)) * PREDICTOR_UNIT / MAX_PREDICTOR
         sinc_term = float(np.sinc(unit_angle / pi))
@@ -334,12 +339,12 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
 
 
 class LipschitzBounds(NamedTuple):
-    """What bounds how fast the `endpoint_norm` of the clipped gradient of n records changes.
+    """The terms that bound how fast the clipped gradient changes, in the `endpoint_norm`.
 
-    `within` turns it into Lipschitz constants that hold in a part of the domain, such
-    as a cell of a rejection sampler. The constants depend on the records. That affects
-    how long the sampler works, but not the distribution that it draws from
-    (docs/theory/knorm.md).
+    The method `within` computes from these terms Lipschitz constants that hold in a part
+    of the domain, such as a cell of a rejection sampler. The constants depend on the
+    records. That affects how long the sampler works, but not the distribution that it
+    draws from (docs/theory/knorm.md).
 
     Lemma G3 (docs/theory/regression.md). If bᵢ is a Lipschitz constant of the clipped
     residual of record i in its prediction, then the endpoint norm has the Lipschitz
@@ -380,12 +385,12 @@ class LipschitzBounds(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the Lipschitz constants L_p and L_v in each of m parts of the domain.
 
-        They bound how fast the endpoint norm of the clipped gradient changes with the
-        middle p and with the velocity v of the geodesic. A part is a set of pairs
-        (p, v), such as a cell of a rejection sampler. A residual that is clipped
-        everywhere in a part keeps its length τ there and only turns, at a rate of at
-        most τ·|ct(d)| at distance d (`_turning_rate`). This is much less than the
-        general bound where the records are far away.
+        The constants bound how fast the endpoint norm of the clipped gradient changes
+        with the middle p and with the velocity v of the geodesic. A part is a set of
+        pairs (p, v), such as a cell of a rejection sampler. A residual that is clipped
+        everywhere in a part keeps its length τ there, and only its direction turns, at
+        a rate of at most τ·|ct(d)| at distance d (`_turning_rate`). For records far
+        away this is much less than the general bound.
 
         Parameters
         ----------
@@ -406,6 +411,7 @@ class LipschitzBounds(NamedTuple):
         shortest = distances - max_change
         longest = np.minimum(distances + max_change, self.max_residual)
 
+        # The Lipschitz constant bᵢ of each clipped residual in its prediction.
         general_bound = _residual_lipschitz(
             self.curvature, self.clip, self.max_residual
         )
@@ -420,8 +426,11 @@ class LipschitzBounds(NamedTuple):
         clipped_bound = np.minimum(self.clip * turning_rate, general_bound)
         residual_bounds = np.where(is_always_clipped, clipped_bound, general_bound)
 
-        along_point = residual_bounds @ self.weights[0] + self.curvature_terms[0]
-        along_velocity = residual_bounds @ self.weights[1] + self.curvature_terms[1]
+        # Lemma G3, for both parameters.
+        point_weights, velocity_weights = self.weights
+        point_term, velocity_term = self.curvature_terms
+        along_point = residual_bounds @ point_weights + point_term
+        along_velocity = residual_bounds @ velocity_weights + velocity_term
         smallest_along_velocity = _MIN_LIPSCHITZ_RATIO * along_point
         return along_point, np.maximum(along_velocity, smallest_along_velocity)
 
@@ -431,8 +440,9 @@ def gradient_lipschitz_bounds(
 ) -> LipschitzBounds:
     """Return the terms that bound how fast the clipped gradient of these records changes.
 
-    A rejection sampler needs such Lipschitz constants, in the middle p of the geodesic
-    and in its velocity v.
+    A rejection sampler needs Lipschitz constants of the gradient in the middle p of the
+    geodesic and in its velocity v. `LipschitzBounds.within` computes them from the
+    terms.
 
     Lemma G3 (docs/theory/regression.md). For a record with predictor x let a =
     √|κ|·V·|x|, t = |x|/u with the unit u = 1/√12, C = d_p Exp and S = d_v Exp/x its
@@ -470,7 +480,9 @@ def gradient_lipschitz_bounds(
     t = x / PREDICTOR_UNIT
 
     # The terms of L_p and L_v without b, which differs from one part of the domain to
-    # another and is multiplied in later (`LipschitzBounds.within`).
+    # another and is multiplied in later (`LipschitzBounds.within`). ‖C‖ and ‖S‖ are
+    # `jacobi.cos_norm` and `jacobi.sinc_norm`, (1 − cos a)/a is `jacobi.cos_defect_rate`,
+    # and C' and S' are `jacobi.cos_change` and `jacobi.sinc_change`.
     effect = _record_effect(curvature, speed, x)
     jacobi = _jacobi_factor_bounds(curvature, root * speed * x)
     point_term = effect * clip * root * jacobi.sine
@@ -493,8 +505,9 @@ def gradient_lipschitz_bounds(
 class _JacobiFactorBounds(NamedTuple):
     """Bounds on the Jacobi factors C and S of a record at the angle a, and on their change.
 
-    C = d_p Exp and S = d_v Exp/x, after transport back to p. They are 1 along v; across
-    it they are cos a and sinc a = sin(a)/a for κ > 0, cosh a and sinh(a)/a for κ < 0.
+    The Jacobi factors are C = d_p Exp and S = d_v Exp/x, after transport back to p. They
+    are 1 along v. Across v they are cos a and sinc a = sin(a)/a for κ > 0, and cosh a
+    and sinh(a)/a for κ < 0.
 
     Attributes
     ----------
@@ -637,12 +650,12 @@ def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
 def _record_effect(curvature: float, speed: float, x: np.ndarray) -> np.ndarray:
     """Return the most that a residual of length 1 can add to the `endpoint_norm`.
 
-    Sensitivities and Lipschitz constants of the gradient are multiples of it. The
-    record effect is e = sup ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, with t =
-    x/u, u = 1/√12 and a = √|κ|·V·x. The Jacobi factors C and S are 1 along v; across it
-    they are cos a and sinc a for κ > 0, cosh a and sinhc a for κ < 0. All terms grow
-    with the speed, so the supremum is at V (docs/theory/regression.md, proof of Theorem
-    G2):
+    Sensitivities and Lipschitz constants of the gradient are multiples of this record
+    effect e. It is the supremum of ½(‖C + tS‖ + ‖C − tS‖) over speeds up to V, where
+    t = x/u and u = 1/√12. The Jacobi factors C and S are 1 along v. Across v they are
+    cos a and sinc a for κ > 0, and cosh a and sinhc a = sinh(a)/a for κ < 0, where a =
+    √|κ|·V·x. All terms grow with the speed, so the supremum is attained at V
+    (docs/theory/regression.md, proof of Theorem G2):
 
         e = ½(1 + t + max(|1 − t|, t·sinc a − cos a))                        for κ > 0,
         e = max(cosh a, t·sinhc a, ½(cosh a + t·sinhc a + t − 1))            for κ ≤ 0.
@@ -692,12 +705,13 @@ def _residual_lipschitz(
     """Return the Lipschitz constant of each clipped residual as its prediction moves.
 
     A residual is the logarithm of a response at its prediction, clipped to the length
-    τ. If the prediction moves toward or away from the response, the residual changes at
-    most as fast. If it moves sideways, at distance d, the residual of length min(d, τ)
-    turns, and changes min(d, τ)·|ct(d)| times as fast. Here ct(d) is √κ·cot(√κ·d) for
-    κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for κ = 0. So the constant is the supremum
-    of max(1, min(d, τ)·|ct(d)|) over all lengths d that the residual can have (Karcher
-    1977; docs/theory/regression.md, Lemma G3 (i)).
+    τ. If the prediction moves toward the response or away from it, the residual changes
+    at most as fast as the prediction. If the prediction moves sideways at distance d,
+    the residual of length min(d, τ) turns, and it changes min(d, τ)·|ct(d)| times as
+    fast. Here ct(d) is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for
+    κ = 0. So the constant is the supremum of max(1, min(d, τ)·|ct(d)|) over all lengths
+    d that the residual can have (Karcher 1977; docs/theory/regression.md, Lemma G3
+    (i)).
 
     Parameters
     ----------
@@ -736,9 +750,10 @@ def _turning_rate(
 ) -> np.ndarray:
     """Return how fast the direction to a response can turn as the prediction moves.
 
-    A residual that is clipped everywhere keeps its length, and only turns. The rate is
-    the supremum of |ct(d)| over shortest ≤ d ≤ longest, with ct(d) = √κ·cot(√κ·d)
-    for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for κ = 0 (Karcher 1977).
+    A residual that is clipped at all distances keeps its length, and only its direction
+    turns. The rate is the supremum of |ct(d)| over shortest ≤ d ≤ longest. Here ct(d)
+    is √κ·cot(√κ·d) for κ > 0, √−κ·coth(√−κ·d) for κ < 0, and 1/d for κ = 0 (Karcher
+    1977).
 
     Parameters
     ----------
@@ -759,6 +774,7 @@ def _turning_rate(
         return np.asarray(root / np.tanh(root * shortest))
     if curvature == 0:
         return np.asarray(1 / shortest)
+    # cot decreases from ∞ to −∞, so that |cot| is largest at one of the two ends.
     at_shortest = 1 / np.tan(root * shortest)
     at_longest = -1 / np.tan(root * np.maximum(longest, shortest))
     return np.asarray(root * np.maximum(at_shortest, at_longest))

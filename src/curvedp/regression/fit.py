@@ -1,8 +1,8 @@
 """Geodesic regression WITHOUT privacy: the least-squares geodesic of Fletcher (2011).
-
-It stands beside the private estimator as `frechet_mean` stands beside the private mean:
-for comparison, for public data, and for tests. The fit is by Levenberg-Marquardt, with
-the Jacobi fields of `jacobi.py`.
+The model predicts responses by Exp(p, Σ_k x_k·v_k), with predictors x_k, a point p and
+velocities v_k. The fit minimizes the mean squared distance of predictions and
+responses, by the method of Levenberg and Marquardt. It is for public data, for
+comparison with the private estimator, and for tests.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,15 @@ from curvedp.geometry.manifold import Manifold, check_manifold, follow_geodesic
 from curvedp.regression.gradient import residuals_at
 from curvedp.regression.jacobi import check_symmetric, cos_and_sinc, jacobi_frame
 
-# The fit is finished where the gradient is no longer than this.
+# The fit ends when the gradient is at most `_GRADIENT_TOLERANCE` long, or after
+# `_MAX_STEPS` steps.
 _GRADIENT_TOLERANCE = 1e-10
 _MAX_STEPS = 200
 
 # The damping of Levenberg-Marquardt, relative to the mean diagonal entry of the normal
-# matrix: the first value after a step that does not help, the value below which it is
-# dropped, and the value at which the descent gives up. A change is by the factor.
+# matrix: the first value after a step that does not help, the value below which damping
+# is switched off, the value at which the fit gives up, and the factor by which the
+# damping changes.
 _FIRST_DAMPING = 1e-4
 _NEGLIGIBLE_DAMPING = 1e-6
 _MAX_DAMPING = 1e8
@@ -39,17 +41,18 @@ class GeodesicFit:
     manifold : Manifold
         The symmetric space of the responses.
     footpoint : array of shape point_shape
-        p, the point at x = at.
+        p, the predicted point at x = at.
     velocity : array
         v: of shape point_shape for predictors of shape (n,), and (k, *point_shape) for
         predictors of shape (n, k).
     at : float or array of shape (k,)
-        The predictor to which the footpoint belongs.
+        The predictor at which the prediction is the footpoint.
     gradient_norm : float
-        The length of the gradient (∇_p E, ∇_v E) at the fit, in centered predictors; E
-        is the mean of half the squared residuals. A converged fit has at most 1e-10.
+        The length of the gradient (∇_p E, ∇_v E) at the fit, in centered predictors,
+        where E is the mean of half the squared residuals. It is at most 1e-10 if the
+        fit has converged.
     steps : int
-        How many steps the fit took.
+        The number of steps of the fit.
 
     Examples
     --------
@@ -81,6 +84,7 @@ class GeodesicFit:
         array of shape (n, *point_shape)
             One predicted point for each row of x.
         """
+        # A single velocity gets an axis for the number of its predictor.
         velocities = self.velocity
         if velocities.ndim == len(self.manifold.point_shape):
             velocities = velocities[None]
@@ -132,7 +136,8 @@ class GeodesicFit:
 def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> GeodesicFit:
     """Fit the least-squares geodesic of responses Y on predictors x, without privacy.
 
-    Predictors are centered at their mean while fitting, which decouples p from v.
+    During the fit, predictors are centered at their mean, which makes p and v nearly
+    independent of each other.
 
     Parameters
     ----------
@@ -143,13 +148,15 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     Y : array of shape (n, *point_shape)
         Responses.
     at : float or array of shape (k,), optional
-        The predictor to which the returned footpoint belongs: by default 0 for one
-        predictor, and the mean for several, where the model depends on it.
+        The predictor at which the prediction is the returned footpoint. By default it
+        is 0 for one predictor. For several predictors it is their mean; if another
+        value is chosen, another model is fitted.
 
     Returns
     -------
     GeodesicFit
-        The minimizer of the mean squared geodesic residual, as far as the descent got.
+        The minimizer of the mean squared residual, or the last iterate if the fit has
+        not converged; `gradient_norm` shows which.
 
     Raises
     ------
@@ -167,8 +174,10 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     >>> bool(np.linalg.norm(fit.velocity - [0.0, 0.8, 0.3]) < 1e-9)
     True
     """
-    x, Y = _check_data(manifold, x, Y)
+    x, Y = _convert_data(manifold, x, Y)
     columns = x.reshape(len(x), -1)
+
+    # Several predictors: the fit is made at the center, and returned as it is.
     if x.ndim == 2:
         center = columns.mean(axis=0)
         if at is not None:
@@ -183,6 +192,7 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
             solution.steps,
         )
 
+    # One predictor: the geodesic is followed from the center to the footpoint.
     center = columns.mean(axis=0)
     solution = _minimize(manifold, columns - center, Y)
     target = 0.0 if at is None else float(at)
@@ -199,8 +209,8 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     )
 
 
-def _check_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictors and responses as arrays, after checking that they can be fitted.
+def _convert_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Convert predictors and responses to arrays, and check that they can be fitted.
 
     Parameters
     ----------
@@ -257,7 +267,7 @@ def _vectors_to_predictions(x: np.ndarray, velocities: np.ndarray) -> np.ndarray
 
 
 class _Solution(NamedTuple):
-    """A minimizer (p, v₁ … v_k) of the energy E, and how it was reached.
+    """A minimizer (p, v₁ … v_k) of the energy E, and how many steps it took.
 
     E is the mean of half the squared residuals, in centered predictors.
     """
@@ -273,20 +283,20 @@ class _QuadraticModel(NamedTuple):
 
     V = (v₁, …, v_k) are the velocities, and E is the mean of half the squared
     residuals. A step (z_p, z_v) of the pair changes E by about
-    −direction·step + ½·step·normal_matrix·step.
+    −negative_gradient·step + ½·step·normal_matrix·step.
 
     Attributes
     ----------
     energy : float
         E at the pair.
-    direction : array of shape ((k + 1)·dim,)
-        The descent direction: minus the gradient of E.
+    negative_gradient : array of shape ((k + 1)·dim,)
+        Minus the gradient of E, a direction of descent.
     normal_matrix : array of shape ((k + 1)·dim, (k + 1)·dim)
         The matrix of Gauss-Newton, in place of the Hessian of E.
     """
 
     energy: float
-    direction: np.ndarray
+    negative_gradient: np.ndarray
     normal_matrix: np.ndarray
 
 
@@ -294,8 +304,8 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
     """Minimize the mean squared residual by Levenberg-Marquardt on (p, v₁ … v_k).
 
     Each step solves the normal equations of the linearized problem. If a step does not
-    help, a multiple of the identity is added to their matrix, which shortens the next
-    step and turns it toward the gradient.
+    help, a multiple of the identity is added to the matrix of these equations. This
+    damping shortens the next step and turns it toward the gradient.
 
     Parameters
     ----------
@@ -309,54 +319,63 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
     Returns
     -------
     _Solution
-        The pair at which the gradient is at most 1e-10, or the last one that improved.
+        The pair (p, V) after the last step that was taken. The gradient of E there is
+        at most 1e-10 long, unless the fit gave up before.
     """
     # Start from linear regression in the tangent space at the Fréchet mean.
     k = x.shape[1]
     mean = np.asarray(frechet_mean(manifold, Y))
     design = np.column_stack([np.ones(len(x)), x])
     logs = np.asarray(manifold.to_coordinates(mean, manifold.log(mean, Y)))
-    start = np.linalg.lstsq(design, logs, rcond=None)[0]
-    pair = _step(manifold, mean, np.zeros((k, *manifold.point_shape)), start)
+    coefficients = np.linalg.lstsq(design, logs, rcond=None)[0]
+    no_velocities = np.zeros((k, *manifold.point_shape))
+    pair = _step(manifold, mean, no_velocities, coefficients)
 
     model = _quadratic_model(manifold, *pair, x, Y)
     damping = 0.0
     steps = 0
-    while np.linalg.norm(model.direction) > _GRADIENT_TOLERANCE and steps < _MAX_STEPS:
-        # Try a step with the present damping.
+    gradient_norm = np.linalg.norm(model.negative_gradient)
+    while gradient_norm > _GRADIENT_TOLERANCE and steps < _MAX_STEPS:
+        # The trial step solves the normal equations with the present damping.
         steps += 1
         size = len(model.normal_matrix)
         mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
         damped_matrix = model.normal_matrix + damping * mean_diagonal
-        step = np.linalg.lstsq(damped_matrix, model.direction, rcond=None)[0]
+        step = np.linalg.lstsq(damped_matrix, model.negative_gradient, rcond=None)[0]
         trial = _step(manifold, *pair, step.reshape(k + 1, manifold.dim))
         trial_model = _quadratic_model(manifold, *trial, x, Y)
 
-        # Near the minimum the energies agree to round-off; there the gradient decides.
-        # A step that helps is taken, and the next one is damped less.
-        is_better = trial_model.energy < model.energy or np.linalg.norm(
-            trial_model.direction
-        ) < np.linalg.norm(model.direction)
-        if is_better:
+        # A step helps if it passes one of two tests. Usually it lowers the energy. Near
+        # the minimum energies are equal up to round-off; there a step helps if it makes
+        # the gradient shorter.
+        trial_gradient_norm = np.linalg.norm(trial_model.negative_gradient)
+        has_lower_energy = trial_model.energy < model.energy
+        has_shorter_gradient = trial_gradient_norm < gradient_norm
+
+        if has_lower_energy or has_shorter_gradient:
+            # The step is taken, and the next one is damped less.
             pair = trial
             model = trial_model
+            gradient_norm = trial_gradient_norm
             is_large = damping > _NEGLIGIBLE_DAMPING
             damping = damping / _DAMPING_FACTOR if is_large else 0.0
         else:
+            # The pair stays, and the next step is damped more. The fit gives up when
+            # the damping exceeds `_MAX_DAMPING`.
             damping = max(_DAMPING_FACTOR * damping, _FIRST_DAMPING)
             if damping > _MAX_DAMPING:
                 break
     point, velocities = pair
-    return _Solution(point, velocities, float(np.linalg.norm(model.direction)), steps)
+    return _Solution(point, velocities, float(gradient_norm), steps)
 
 
 def _step(
     manifold: Manifold, p: np.ndarray, velocities: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pair (p, V) after a step of the descent.
+    """Return the pair (p, V) after a step of the fit.
 
-    The velocities are changed at p. Then p moves along a geodesic, and the velocities
-    are carried along by parallel transport.
+    First the velocities are changed at p. Then p moves along a geodesic, and the
+    velocities are transported in parallel along it.
 
     Parameters
     ----------
@@ -389,13 +408,13 @@ def _quadratic_model(
     x: np.ndarray,
     Y: np.ndarray,
 ) -> _QuadraticModel:
-    """Return energy, descent direction and Gauss-Newton matrix at the pair (p, v₁ … v_k).
+    """Return energy, negative gradient and Gauss-Newton matrix at (p, v₁ … v_k).
 
-    The prediction of a record is Exp(p, w) with w = Σ_k x_k·v_k. Its derivatives are
-    cos√R in p and x_k·sinc√R in v_k, where R is the curvature operator of w
-    (`jacobi.py`). Gauss-Newton takes the derivative of a residual in its prediction to
-    be minus the identity, which is true up to O(curvature·residual²). The descent
-    direction is exact.
+    The prediction of a record is Exp(p, w) with w = Σ_k x_k·v_k, a row of `moves`. Its
+    derivatives are cos√R in p and x_k·sinc√R in v_k, where R is the curvature operator
+    of w (`jacobi.py`). Gauss-Newton takes the derivative of a residual in its
+    prediction to be minus the identity, which is true up to O(curvature·residual²). The
+    gradient is exact.
 
     Parameters
     ----------
@@ -444,11 +463,12 @@ def _quadratic_model_on_one_geodesic(
     x: np.ndarray,
     Y: np.ndarray,
 ) -> _QuadraticModel:
-    """Return energy, descent direction and Gauss-Newton matrix for a single predictor.
+    """Return energy, negative gradient and Gauss-Newton matrix for one predictor.
 
-    The prediction of a record is Exp(p, xv). Its derivatives are cos√R in p and
-    x·sinc√R in v, where R = x²R_v is the curvature operator of xv. So one eigenbasis of
-    R_v, the Jacobi frame, serves all records: this is `_quadratic_model`, but faster.
+    This is `_quadratic_model` for one predictor, but faster. The prediction of a record
+    is Exp(p, xv). Its derivatives are cos√R in p and x·sinc√R in v, where R = x²R_v is
+    the curvature operator of xv. So one eigenbasis of R_v, the Jacobi frame, can be
+    used for all records.
 
     Parameters
     ----------
@@ -478,10 +498,12 @@ def _quadratic_model_on_one_geodesic(
     factors = (cos, x * sinc)
     in_frame = residuals @ frame
 
+    # Minus the gradient in p and in v, in coordinates at p.
     n, dim = residuals.shape
-    direction = np.stack(
+    negative_gradient = np.stack(
         [frame @ (factor * in_frame).mean(axis=0) for factor in factors]
     )
+
     # Blocks of the normal matrix: rows and columns belong to p (0) or to v (1).
     normal_matrix = np.empty((2, dim, 2, dim))
     for row, row_factor in enumerate(factors):
@@ -490,6 +512,6 @@ def _quadratic_model_on_one_geodesic(
             normal_matrix[row, :, column, :] = (frame * mean_product) @ frame.T
     return _QuadraticModel(
         float(np.sum(residuals * residuals) / (2 * n)),
-        direction.ravel(),
+        negative_gradient.ravel(),
         normal_matrix.reshape(2 * dim, 2 * dim),
     )

@@ -1,13 +1,17 @@
-"""The clipped gradient of geodesic regression, at many geodesics at once.
+"""Clipped descent directions of geodesic regression: minus the gradient of the energy
+E. A geodesic has the middle p and the velocity v, and predicts the response yᵢ of a
+record with the predictor xᵢ as Exp(p, xᵢv). The energy E(p, v) is the mean of half the
+squared residuals, the distances of predictions and responses.
 
-The energy is E(p, v) = (1/2n) Σ d²(Exp(p, xᵢv), yᵢ). With hᵢ the residual log(Exp(p,
-xᵢv), yᵢ), clipped to the length τ and transported back to p (Fletcher 2011, with the
-Jacobi fields of `jacobi.py`),
+Let hᵢ be the residual log(Exp(p, xᵢv), yᵢ), clipped to the length τ and transported back
+to p. With the Jacobi fields of `jacobi.py` (Fletcher 2011),
 
-    ∇_p E = −(1/n) Σ cos(xᵢ√R_v)·hᵢ      and      ∇_v E = −(1/n) Σ xᵢ·sinc(xᵢ√R_v)·hᵢ.
+    ∇_p E = −(1/n) Σ cos(xᵢ√R_v)·hᵢ      and      ∇_v E = −(1/n) Σ xᵢ·sinc(xᵢ√R_v)·hᵢ,
 
-`clipped_gradient` clips residuals in this way; `clipped_direction` clips each record's
-whole contribution instead, which is what a Gaussian release needs.
+where R_v is the curvature operator of v.
+
+`descent_direction_function` clips residuals in this way; `clipped_direction` clips each
+record's whole contribution instead, which is what a Gaussian release needs.
 """
 
 from collections.abc import Callable
@@ -20,38 +24,39 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.regression.jacobi import cos_and_sinc, jacobi_frame
 
-# A function from N pairs (p, v), of shapes (N, *point_shape), to the mean clipped
-# descent directions (−∇_p E, −∇_v E), in coordinates of shapes (N, dim).
-Gradient = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+DirectionFunction = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""A function from N pairs (p, v), of shapes (N, *point_shape), to the mean clipped
+descent directions (−∇_p E, −∇_v E), in coordinates of shapes (N, dim)."""
 
-# One way to compute a `Gradient`: a function of the manifold, the predictors, the
+# One way to compute directions: a function of the manifold, the predictors, the
 # responses, the clips, and the pairs (p, v).
-_GradientFormula = Callable[
+_DirectionFormula = Callable[
     [Manifold, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     tuple[np.ndarray, np.ndarray],
 ]
 
-# How far from the origin of the hyperboloid ambient products are accurate enough: their
-# cancellation is e^(2·distance) times the float spacing.
-_MAX_HYPERBOLOID_REACH = 4.0
+# Up to this distance from the origin of the hyperboloid, products of ambient coordinates
+# are accurate enough: their cancellation is e^(2·distance) times the float spacing.
+_MAX_HYPERBOLOID_DISTANCE = 4.0
 
-# Records times geodesics that are computed at once, so that arrays stay in the cache.
+# How many pairs of a record and a geodesic are computed at once: the arrays then stay in
+# the cache.
 _BLOCK_SIZE = 1 << 15
 
 
-def clipped_gradient(
+def descent_direction_function(
     manifold: Manifold,
     x: np.ndarray,
     Y: np.ndarray,
     clip: float | np.ndarray,
-    reach: float,
-) -> Gradient:
+    max_distance: float,
+) -> DirectionFunction:
     """Return a function that computes the mean clipped descent direction at many geodesics.
 
     A geodesic is given by its middle p and its velocity v there. For N pairs (p, v) the
-    function returns (−∇_p E, −∇_v E), where E is the mean of half the squared residuals
-    log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ. A K-norm mechanism for regression
-    evaluates it many times.
+    returned function computes (−∇_p E, −∇_v E), where E is the mean of half the squared
+    residuals log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ. A K-norm mechanism for
+    regression evaluates the function many times, for the same records.
 
     Parameters
     ----------
@@ -63,20 +68,22 @@ def clipped_gradient(
         Responses.
     clip : float or array of shape (n,)
         τ, one length for all residuals, or one for each.
-    reach : float
+    max_distance : float
         The largest distance of a record or prediction from the manifold's origin. It
         decides whether a faster formula on the hyperboloid is accurate enough.
 
     Returns
     -------
-    Gradient
+    DirectionFunction
         Maps arrays p, v of shape (N, *point_shape) to two arrays of shape (N, dim).
     """
-    formula = _choose_gradient_formula(manifold, reach)
-    n_rows = max(1, _BLOCK_SIZE // len(x))
+    formula = _choose_formula(manifold, max_distance)
+    n_rows = max(1, _BLOCK_SIZE // len(x))  # how many geodesics are in one block
     clips = np.broadcast_to(clip, x.shape)
 
-    def gradient(p: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def descent_directions(
+        p: np.ndarray, v: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return (−∇_p E, −∇_v E) at each of N pairs, block by block.
 
         Parameters
@@ -98,17 +105,17 @@ def clipped_gradient(
         point_parts, velocity_parts = zip(*blocks, strict=True)
         return np.concatenate(point_parts), np.concatenate(velocity_parts)
 
-    return gradient
+    return descent_directions
 
 
-def _choose_gradient_formula(manifold: Manifold, reach: float) -> _GradientFormula:
-    """Return the fastest function that computes the gradient accurately enough.
+def _choose_formula(manifold: Manifold, max_distance: float) -> _DirectionFormula:
+    """Return the fastest function that computes descent directions accurately enough.
 
     Parameters
     ----------
     manifold : Manifold
         A symmetric space.
-    reach : float
+    max_distance : float
         The largest distance of a record or prediction from the manifold's origin. Far
         out on a hyperboloid, products of ambient coordinates lose digits.
 
@@ -119,12 +126,13 @@ def _choose_gradient_formula(manifold: Manifold, reach: float) -> _GradientFormu
     """
     curvature = manifold.constant_curvature or 0.0
     if isinstance(manifold, UnitQuadric):
-        is_near_hyperboloid = curvature < 0 and reach <= _MAX_HYPERBOLOID_REACH
-        if curvature > 0 or is_near_hyperboloid:
-            return _quadric_gradient
+        is_sphere = curvature > 0
+        is_near_origin = curvature < 0 and max_distance <= _MAX_HYPERBOLOID_DISTANCE
+        if is_sphere or is_near_origin:
+            return _directions_on_quadric
     if isinstance(manifold, Euclidean):
-        return _flat_gradient
-    return _symmetric_space_gradient
+        return _directions_in_flat_space
+    return _directions_on_symmetric_space
 
 
 def prediction_distances(
@@ -133,8 +141,8 @@ def prediction_distances(
     """Return the distances d(Exp(p, xᵢv), yᵢ) of predictions and responses.
 
     There is one prediction for each record i and each of N geodesics, given by their
-    middles p and velocities v. A rejection sampler needs them: where a residual is
-    always clipped, the gradient changes slowly.
+    middles p and velocities v. A rejection sampler needs these distances, because the
+    gradient changes slowly where residuals are always clipped.
 
     Parameters
     ----------
@@ -182,9 +190,10 @@ def clipped_direction(
     releases this mean with Gaussian noise, and moves the parameters
     (p, v₁·unit, …, v_k·unit) along it.
 
-    The contribution of a record is (C·h, t₁S·h, …, t_kS·h). The linear maps C and S say
-    how the prediction moves with p and with its velocity: C = cos√R and S = sinc√R,
-    where R w is the curvature term R(w, u)u. In flat space both are the identity.
+    The contribution of a record is (C·h, t₁S·h, …, t_kS·h). The linear maps C = cos√R
+    and S = sinc√R describe how the prediction moves with p and with the velocities.
+    Here R is the curvature operator w ↦ R(w, u)u. In flat space C and S are the
+    identity.
 
     Each contribution has length at most τ. So replacing one record, or one person with
     all theirs, moves the mean by at most 2τ/n, whatever the curvature and the number of
@@ -222,7 +231,7 @@ def clipped_direction(
 
 
 class Contributions(NamedTuple):
-    """What each record contributes to a descent direction, before it is clipped.
+    """The contribution of each record to a descent direction, before it is clipped.
 
     Attributes
     ----------
@@ -315,17 +324,19 @@ def mean_over_persons(
     max_length : float
         The largest length of a row, and of a person's mean.
     person_index : array of n integers, optional
-        The number of the person to whom each record belongs, from 0 on. None where each
-        record is a person of its own.
+        The number of the person to whom each record belongs, from 0 on. None if every
+        record belongs to another person.
 
     Returns
     -------
     array of shape (m,)
         The mean.
     """
+    # If every person has one record, the rows are the means already.
     if person_index is not None and len(np.unique(person_index)) < len(person_index):
         totals = np.zeros((person_index.max() + 1, rows.shape[1]))
-        # `add.at` adds each person's rows in their own order, whatever the others have.
+        # `add.at` adds the rows of a person in their own order. So the rounding of a
+        # person's mean depends on that person's records alone.
         np.add.at(totals, person_index, rows)
         person_means = totals / np.bincount(person_index)[:, None]
         # A mean of rounded rows may be a little longer than the rows are.
@@ -345,7 +356,7 @@ def residuals_at(
     manifold : Manifold
         The manifold of the responses.
     p : array of shape (..., *point_shape)
-        Where the geodesics start.
+        The starts of the geodesics.
     moves : array of shape (..., *point_shape)
         w, tangent vectors at p that lead to the predictions.
     Y : array of shape (n, *point_shape)
@@ -366,12 +377,12 @@ def residuals_at(
 def clip_rows(rows: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
     """Shorten rows to a length of at most `clip`; a row that is not finite becomes 0.
 
-    So one record changes a sum of rows by at most 2·clip, whatever its data are.
+    After that, one record changes a sum of rows by at most 2·clip, whatever its data.
 
     Parameters
     ----------
     rows : array of shape (..., n, m)
-        One row of m numbers for each of n records.
+        The rows, m numbers for each of n records.
     clip : float or array that broadcasts to (..., n, 1)
         The largest length of a row, or of each row.
 
@@ -405,7 +416,7 @@ def _one_factor_per_point(x: np.ndarray, manifold: Manifold) -> np.ndarray:
     return x.reshape(-1, *(1,) * len(manifold.point_shape))
 
 
-def _symmetric_space_gradient(
+def _directions_on_symmetric_space(
     manifold: Manifold,
     x: np.ndarray,
     Y: np.ndarray,
@@ -415,8 +426,9 @@ def _symmetric_space_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions on any symmetric space.
 
-    With R_v the curvature operator at p, diagonalized by `jacobi_frame`, and hᵢ the
-    clipped residuals, they are the means of cos(xᵢ√R_v)·hᵢ and of xᵢ·sinc(xᵢ√R_v)·hᵢ.
+    They are the means of cos(xᵢ√R_v)·hᵢ and of xᵢ·sinc(xᵢ√R_v)·hᵢ. Here hᵢ are the
+    clipped residuals, transported back to p, and R_v is the curvature operator of v at
+    p, which `jacobi_frame` diagonalizes.
 
     Parameters
     ----------
@@ -442,11 +454,14 @@ def _symmetric_space_gradient(
     residuals = residuals_at(manifold, p[:, None], moves, Y)
     clipped_residuals = clip_rows(residuals, clip[:, None])
 
+    # In the frame both functions of R_v are diagonal. Arrays have the shape
+    # (N geodesics, n records, dim) until the mean over records is taken.
     eigenvalues, frame = jacobi_frame(manifold, p, v)
     in_frame = clipped_residuals @ frame
     cos, sinc = cos_and_sinc(eigenvalues[:, None, :] * (x * x)[:, None])
     point_part = np.mean(cos * in_frame, axis=1)
     velocity_part = np.mean(x[:, None] * sinc * in_frame, axis=1)
+
     # Back from the frame to coordinates: for each of the N geodesics, matrix·vector.
     return (
         np.einsum("nij,nj->ni", frame, point_part),
@@ -454,7 +469,7 @@ def _symmetric_space_gradient(
     )
 
 
-def _flat_gradient(
+def _directions_in_flat_space(
     manifold: Manifold,
     x: np.ndarray,
     Y: np.ndarray,
@@ -464,7 +479,7 @@ def _flat_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions of linear regression in Euclidean space.
 
-    The residuals are yᵢ − p − xᵢv, and the Jacobi factors are 1.
+    They are the means of hᵢ and of xᵢ·hᵢ, where hᵢ is the clipped residual yᵢ − p − xᵢv.
 
     Parameters
     ----------
@@ -494,7 +509,7 @@ def _flat_gradient(
     return point_part, velocity_part
 
 
-def _quadric_gradient(
+def _directions_on_quadric(
     manifold: Manifold,
     x: np.ndarray,
     Y: np.ndarray,
@@ -504,13 +519,15 @@ def _quadric_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions on a sphere or hyperboloid.
 
-    Let e = v/|v| and α = |v|·x. A record's prediction is q = cos α·p + sin α·e, where
-    the geodesic has the unit tangent cos α·e − sin α·p (cosh, sinh and + on the
-    hyperboloid). The clipped residual at q is f times the part of y orthogonal to q,
-    with d = d(q, y) and f = min(d, τ)/sin d (sinh d on the hyperboloid). Its part along
-    the tangent becomes a multiple of e after transport back to p; its part across the
-    geodesic stays as it is. So only ⟨p, y⟩ and ⟨e, y⟩ of each record are needed, and
-    the sums over records are matrix products.
+    Let e = v/|v| be the direction of a geodesic, and α = |v|·x the angle of a record.
+    The prediction is q = cos α·p + sin α·e, where the geodesic has the unit tangent
+    vector t = cos α·e − sin α·p (with cosh, sinh and + on the hyperboloid). The clipped
+    residual at q is f times the part of y orthogonal to q, where d = d(q, y) and f =
+    min(d, τ)/sin d (sinh d on the hyperboloid). Transport back to p turns its part
+    along t into a multiple of e, and leaves its part across the geodesic unchanged. So
+    only ⟨p, y⟩ and ⟨e, y⟩ of each record are needed, and the sums over records are
+    matrix products. All arrays have one row for each geodesic and one column for each
+    record.
 
     Parameters
     ----------
@@ -532,10 +549,10 @@ def _quadric_gradient(
     point_part, velocity_part : arrays of shape (N, dim)
         −∇_p E and −∇_v E in coordinates at p.
     """
-    assert isinstance(manifold, UnitQuadric)  # `_choose_gradient_formula` has asked.
+    assert isinstance(manifold, UnitQuadric)  # `_choose_formula` has tested this
     n = len(x)
 
-    # The unit direction e of each geodesic; any direction serves if it stands still.
+    # The unit direction e of each geodesic. For v = 0 any direction can be used.
     speed = np.asarray(manifold.norm(p, v))
     is_moving = speed > 0
     any_direction = np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0]))
@@ -590,13 +607,14 @@ def _quadric_gradient(
         """
         tangent_sum = manifold.to_tangent(p, weights @ Y)
         weighted_sum = np.asarray(manifold.to_coordinates(p, tangent_sum))
-        # The weights are for the parts across the geodesic. The part of the weighted
-        # sum along e is taken away, and the given one put in its place.
+        # The weights are for the parts across the geodesic. So the part of the weighted
+        # sum along e is replaced by the given one.
         along_e = np.sum(weighted_sum * e_coordinates, axis=1, keepdims=True)
         across = weighted_sum - along_e * e_coordinates
         return np.asarray((across + sum_along_e[:, None] * e_coordinates) / n)
 
-    # The Jacobi factors are 1 and x along e, and cos α and sin(α)/|v| across it.
+    # Along e, p moves the prediction by the factor 1 and v by x. Across e the factors
+    # are cos α and sin(α)/|v|.
     residuals_along_t = f * along_t
     point_part = join_parts(residuals_along_t.sum(axis=1), f * cos)
     velocity_part = join_parts(residuals_along_t @ x, f * sine_per_speed)

@@ -1,8 +1,11 @@
-"""Derivatives of the exponential map by Jacobi fields, in closed form on symmetric spaces.
+"""Derivatives of the exponential map by Jacobi fields, in closed form on symmetric
+spaces. A Jacobi field is the velocity of a point Exp(p, tv) of a geodesic when p or v
+changes. The curvature operator R_v = R(·, v)v at p, a symmetric matrix in orthonormal
+coordinates, determines it on a symmetric space.
 
-On a symmetric space the curvature tensor is parallel. So along γ(t) = Exp(p, tv), in a
-parallel frame, a Jacobi field satisfies J'' + R_v J = 0 with a constant R_v = R(·, v)v
-at p. With Γ the parallel transport from p to γ(t),
+There the curvature tensor is parallel. So along γ(t) = Exp(p, tv), in a parallel frame,
+a Jacobi field satisfies J'' + R_v J = 0 with a constant R_v. With Γ the parallel
+transport from p to γ(t),
 
     d_p Exp(p, tv) = Γ·cos(t√R_v)      and      d_v Exp(p, tv) = t·Γ·sinc(t√R_v).
 
@@ -21,7 +24,7 @@ from curvedp.numerics.elementary import cos_sinc, cosh_sinhc
 
 
 def check_symmetric(manifold: Manifold) -> None:
-    """Refuse a space whose Jacobi fields have no closed form here.
+    """Raise an error if the space is not symmetric: its Jacobi fields have no closed form.
 
     Parameters
     ----------
@@ -64,7 +67,7 @@ def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.nda
         do not mix.
     """
     operator = manifold.jacobi_operator(p, v)
-    # Flat directions, or no velocity at all: every frame is one of eigenvectors.
+    # On a flat space, or for v = 0, R_v is 0 and every frame consists of eigenvectors.
     if not operator.any():
         eigenvalues = np.zeros(operator.shape[:-1])
         eigenvectors = np.broadcast_to(np.eye(manifold.dim), operator.shape)
@@ -76,9 +79,9 @@ def jacobi_frame(manifold: Manifold, p: Any, v: Any) -> tuple[np.ndarray, np.nda
 def cos_and_sinc(square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return cos√u and sin(√u)/√u, which are cosh√−u and sinh(√−u)/√−u where u < 0.
 
-    They are the lengths of Jacobi fields, and hence the factors of the differential of
-    the exponential map. Both are analytic in u, so that eigenvalues of either sign are
-    treated alike.
+    These are the lengths of Jacobi fields, and hence the factors of the differential of
+    the exponential map. Both functions are analytic in u, so that positive and negative
+    eigenvalues are treated alike.
 
     Parameters
     ----------
@@ -92,9 +95,11 @@ def cos_and_sinc(square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sinc : array
         sin(√u)/√u or sinh(√−u)/√−u, and 1 at u = 0.
     """
+    # The common case: no curvature is negative.
     if not np.any(square < 0):
         cos, sinc = cos_sinc(np, square)
         return np.asarray(cos), np.asarray(sinc)
+
     cos, sinc = cos_sinc(np, np.maximum(square, 0.0))
     cosh, sinhc = cosh_sinhc(np, np.maximum(-square, 0.0))
     is_negative = np.asarray(square < 0)

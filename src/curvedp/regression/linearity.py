@@ -1,8 +1,8 @@
-"""How far the clipped descent direction of a geodesic regression is from linear.
-
-A private descent ends by releasing the linearization of its problem at a pair (p, V),
-together with a bound on its error. `curvedp.inference.lines` derives a confidence
-region of the geodesic from that release.
+"""How far the clipped descent direction of a geodesic regression is from linear. A
+model is a pair (p, V) of the middle p of a geodesic and its velocities V = (v₁, …,
+v_k). A private descent ends by releasing a linearization of the regression problem at
+its last pair, together with a bound on the error. From this release
+`curvedp.inference.lines` derives a confidence region of the geodesic.
 
 The statement (docs/theory/inference.md, "Regions of the records", Geodesics). Pairs
 near (p, V) are written as z = (z_p, u·z_v) with the unit u = 1/√12: p moves along exp
@@ -31,21 +31,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from curvedp.geometry.comparison import curvature_roots
 from curvedp.geometry.manifold import Manifold
 from curvedp.regression.bounds import MAX_PREDICTOR, PREDICTOR_UNIT, Domain
 from curvedp.regression.gradient import Contributions
 
 # η: the length of aaᵀ/A and of remainder/max_remainder in a released row, relative to
-# the clip τ of a direction. A larger η gives these two less noise, and the direction
-# more.
+# the clip τ of a direction. With a larger η these two parts of the release have less
+# noise relative to their size, and the direction has more.
 _LINEARIZATION_SHARE = 0.5
 
 # The remainder of a record whose residual may cross the cut locus, where no bound
 # exists. It is finite, so that remainder/max_remainder is 1 and not NaN.
 _UNBOUNDED_REMAINDER = 1e300
 
-# How much longer one record's contribution is with aaᵀ and the remainder than without:
-# the direction moves by at most 2τ/n, all three together by τ√(4 + 3η²)/n.
+# By how much aaᵀ and the remainder increase the sensitivity: the direction alone moves
+# by at most 2τ/n, and all three together by τ√(4 + 3η²)/n.
 SENSITIVITY_FACTOR = sqrt(1 + 0.75 * _LINEARIZATION_SHARE**2)
 
 
@@ -98,14 +99,16 @@ class JacobiBounds(NamedTuple):
 
 
 class Neighborhood:
-    """The pairs within `reach` of a released pair, and the rows released to linearize there.
+    """The pairs (p, V) near a released one, and the rows of numbers that linearize there.
 
-    A record's row consists of its clipped direction, of length at most τ, and of ητ
-    times aaᵀ/A and remainder/B. Here a = (1, t) are its predictors, A is the largest
-    possible |a|², and B the largest possible remainder (`max_remainder`). Replacing one
-    of n records moves the mean direction by at most 2τ/n, the mean of aaᵀ/A by √2/n
-    (because inner products of such matrices are not negative), and the mean of
-    remainder/B by 1/n: together by at most τ√(4 + 3η²)/n.
+    Every record contributes a row to the release. It consists of the record's clipped
+    direction, of length at most τ (`domain.clip`), and of ητ times aaᵀ/A and
+    remainder/B, with η = `_LINEARIZATION_SHARE`. Here a = (1, t) are the predictors of
+    the record, A is the largest possible |a|² (`max_leverage`), and B the largest
+    possible remainder (`max_remainder`). Replacing one of n records moves the
+    mean direction by at most 2τ/n, the mean of aaᵀ/A by √2/n (because inner products of
+    such matrices are not negative), and the mean of remainder/B by 1/n: together by at
+    most τ√(4 + 3η²)/n.
 
     Parameters
     ----------
@@ -119,9 +122,9 @@ class Neighborhood:
     Attributes
     ----------
     direction_size : int
-        How many numbers a direction has: (1 + k)·dim for k predictors.
+        The length of a direction: (1 + k)·dim for k predictors.
     release_size : int
-        How many numbers the last release has: direction, aaᵀ and remainder.
+        The length of the last release: direction, aaᵀ and remainder.
     max_leverage : float
         A = 1 + |t|² at the ends of all ranges.
     reach : float
@@ -143,16 +146,18 @@ class Neighborhood:
         scale : float
             The standard deviation of the noise on each number of the last release.
         """
-        k = domain.predictors
-        n_products = (1 + k) * (2 + k) // 2
+        k = domain.n_predictors
+        n_products = (1 + k) * (2 + k) // 2  # entries of aaᵀ on and above the diagonal
 
         self.manifold = manifold
         self.domain = domain
         self.direction_size = (1 + k) * manifold.dim
         self.release_size = self.direction_size + n_products + 1
         self.max_leverage = 1 + k * (MAX_PREDICTOR / PREDICTOR_UNIT) ** 2
+
+        # The radius: eight times the typical length of the noise of a direction, but
+        # not so much that a contribution of length τ/2 could be clipped.
         largest_reach = domain.clip / (2 * self.max_leverage)
-        # Eight times the typical length of the noise of a direction.
         noise_reach = 8 * sqrt(self.direction_size) * scale
         self.reach = min(largest_reach, noise_reach)
         self.max_row_length = sqrt(2) * _LINEARIZATION_SHARE * domain.clip
@@ -161,9 +166,9 @@ class Neighborhood:
     def max_remainder(self) -> float:
         """The largest remainder B that a record can have, whatever the record is.
 
-        A record's remainder bounds how far its contribution is from linear (the lemma
-        of this module). Its mean is released with noise, in units of B. The largest
-        value is
+        The remainder of a record bounds how far its contribution is from linear (the
+        lemma of this module). The mean of all remainders is released with noise, in
+        units of B. Clipped contributions are included, so that
 
             B = (|a| + g)² + τ·((|a| + g)²·s + β)/cos(w√κ_max),
 
@@ -174,10 +179,12 @@ class Neighborhood:
         because clipping multiplies the derivative of a contribution y by at most
         min(1, τ/|y|), and |y| ≥ h·cos(w√κ_max).
 
-        Where a residual may cross the cut locus there is no bound, and the result is
+        If a residual may cross the cut locus there is no bound, and the result is
         `_UNBOUNDED_REMAINDER`.
         """
         negative_root, positive_root = curvature_roots(self.manifold)
+
+        # The longest move w, the bounds on the Jacobi factors, and the longest residual.
         max_predictor = sqrt(self.max_leverage - 1)
         max_move = self._max_half_length + max_predictor * self.reach
         jacobi = _jacobi_bounds(self.manifold, max_predictor, max_move)
@@ -192,6 +199,7 @@ class Neighborhood:
         if not has_bound:
             return _UNBOUNDED_REMAINDER
 
+        # The terms s, (|a| + g)², β and cos(w√κ_max) of B.
         hessian_defect = float(_hessian_defect(positive_root * max_residual))
         hessian_slope = max(negative_root, hessian_defect / max_residual)
         leverage = (sqrt(self.max_leverage) + float(jacobi.deviation)) ** 2
@@ -206,15 +214,15 @@ class Neighborhood:
 
     @property
     def _max_half_length(self) -> float:
-        """The largest length of a move of the released pair itself: half the geodesic."""
-        return self.domain.predictors * self.domain.speed * MAX_PREDICTOR
+        """The largest length of a move at the released pair: half the longest geodesic."""
+        return self.domain.n_predictors * self.domain.speed * MAX_PREDICTOR
 
     def _max_residual(self, jacobi_norm: float) -> float:
-        """Return the largest distance between a response and its prediction.
+        """Bound the distance between a response and its prediction, from public numbers.
 
-        It adds up the distances from the public center to the middle of the geodesic,
-        along half the geodesic, from the center to a response, and what a move of the
-        pair within the neighborhood adds.
+        The bound is a sum of four distances: from the public center to the middle of
+        the geodesic, along half the geodesic, from the center to a response, and how
+        far a prediction moves within the neighborhood.
 
         Parameters
         ----------
@@ -224,7 +232,7 @@ class Neighborhood:
         Returns
         -------
         float
-            The distance, which no public number can exceed.
+            A distance that no residual can exceed.
         """
         domain = self.domain
         return (
@@ -247,7 +255,7 @@ class Neighborhood:
 
         where |a| = √(1 + t²), g bounds how far the Jacobi factors are from the identity
         (`_jacobi_bounds`), b = ‖Hess ½d² − I‖ is the deviation of the Hessian, h the
-        length of the residual at most, and β bounds how fast the Jacobi factors change
+        largest length of the residual, and β bounds how fast the Jacobi factors change
         (`_jacobi_rate`).
 
         Parameters
@@ -255,8 +263,8 @@ class Neighborhood:
         t : array of shape (n,)
             The length of each record's centered predictors, in the unit 1/√12.
         terms : Contributions
-            What `contributions` has computed at the pair itself, among them the lengths
-            of the records' moves and residuals.
+            The result of `contributions` at the pair itself, with the lengths of the
+            moves and the residuals of the records.
 
         Returns
         -------
@@ -265,14 +273,15 @@ class Neighborhood:
         """
         manifold = self.manifold
         negative_root, positive_root = curvature_roots(manifold)
-        a = np.hypot(1, t)
+        a = np.hypot(1, t)  # |a|
 
+        # The largest moves and residuals in the neighborhood, and the Jacobi bounds.
         max_moves = terms.moves + t * self.reach
         jacobi = _jacobi_bounds(manifold, t, max_moves)
         max_residuals = terms.residuals + jacobi.norm * a * self.reach
 
-        # The Hessian exceeds the identity where curvature is negative, and falls below
-        # it where curvature is positive.
+        # b: negative curvature makes the Hessian larger than the identity, and positive
+        # curvature makes it smaller.
         hessian_excess: np.ndarray | float = 0.0
         if negative_root > 0:
             angle = negative_root * max_residuals
@@ -281,7 +290,9 @@ class Neighborhood:
             _hessian_defect(positive_root * max_residuals), hessian_excess
         )
 
-        jacobi_rate = _jacobi_rate(manifold, jacobi.norm, t, max_moves)
+        # (|a| + g)²·(1 + b) − |a|² + hβ, where g is `jacobi.deviation`, b is
+        # `hessian_deviation` and h is `max_residuals`.
+        jacobi_rate = _jacobi_rate(manifold, jacobi.norm, t, max_moves)  # β
         return np.asarray(
             (a + jacobi.deviation) ** 2 * (1 + hessian_deviation)
             - a * a
@@ -292,15 +303,16 @@ class Neighborhood:
         """Return the row of each record that is averaged and released with the direction.
 
         The direction is the mean clipped descent direction at a pair (p, V), the middle
-        of a geodesic and its velocities. The additional row makes a linear problem of
-        it, from which a confidence region follows. The row is ητ·(aaᵀ/A, remainder/B).
-        Its first part becomes the normal matrix of the linearized problem, its second
-        part the bound on its error. Here a = (1, t) are the record's predictors, τ is
-        the clip, η = `_LINEARIZATION_SHARE`, A the largest |a|² and B the largest
-        remainder, so that no row is long.
+        of a geodesic and its velocities. With the mean of these rows it becomes a
+        linear problem, from which a confidence region follows. A row is
+        ητ·(aaᵀ/A, remainder/B). The mean of its first part gives the normal matrix of
+        the linear problem, and that of its second part the bound on the error. Here a =
+        (1, t) are the predictors of the record, τ is the clip, η is
+        `_LINEARIZATION_SHARE`, A the largest |a|² (`max_leverage`) and B the largest
+        remainder (`max_remainder`), so that no row is long.
 
-        A record whose contribution may be clipped somewhere in the neighborhood gets
-        |a|² added to its remainder, because clipping may take away all of its
+        If the contribution of a record may be clipped somewhere in the neighborhood,
+        |a|² is added to its remainder, because clipping may remove all of its
         derivative.
 
         Parameters
@@ -308,7 +320,7 @@ class Neighborhood:
         t : array of shape (n, k)
             Centered predictors in the unit 1/√12.
         terms : Contributions
-            What `contributions` has computed at the pair: what each record adds to the
+            The result of `contributions` at the pair: what each record adds to the
             direction before it is clipped.
 
         Returns
@@ -327,7 +339,7 @@ class Neighborhood:
             largest_length = contribution_length + (leverage + remainder) * self.reach
             is_never_clipped = largest_length <= tau
             remainder = remainder + np.where(is_never_clipped, 0.0, leverage)
-            # `fmin` takes the bound where the remainder is not a number.
+            # If a remainder is NaN, `fmin` returns the bound.
             remainder = np.fmin(remainder, self.max_remainder)
 
         columns = [
@@ -341,7 +353,7 @@ class Neighborhood:
         """The factors that turn a released row back into aaᵀ and the remainder.
 
         The row is ητ·(aaᵀ/A, remainder/B), with the clip τ, η = `_LINEARIZATION_SHARE`,
-        and the largest possible values A and B.
+        and the largest possible values A (`max_leverage`) and B (`max_remainder`).
         """
         unit = 1 / (_LINEARIZATION_SHARE * self.domain.clip)
         return LinearizationUnits(self.max_leverage * unit, self.max_remainder * unit)
@@ -361,10 +373,11 @@ class Neighborhood:
             The three noisy means. The normal matrix is symmetric, but noise may make it
             indefinite.
         """
-        size = 1 + self.domain.predictors
+        size = 1 + self.domain.n_predictors
         direction = release[: self.direction_size]
         packed_products = self.units.normal_matrix * release[self.direction_size : -1]
 
+        # The inverse of `_pack_outer_products`.
         diagonal = packed_products[:size]
         off_diagonal = packed_products[size:] / sqrt(2)
         normal_matrix = np.zeros((size, size))
@@ -381,16 +394,17 @@ class Neighborhood:
 def prediction_stretch(
     manifold: Manifold, move: float, t: float, reach: float
 ) -> float:
-    """Return how far a prediction can move, divided by |a|·(how far the pair moves).
+    """Return the factor by which a prediction can move farther than the pair (p, V).
 
-    A confidence region of the pair (p, V), the middle of a geodesic and its velocities,
-    becomes one of a prediction by this factor. For a pair z within ρ of (p, V) and a =
-    (1, t), the prediction moves by at most |a|·|z| times
+    With this factor, a confidence region of the pair, the middle of a geodesic and its
+    velocities, becomes a region of a prediction. Let z be another pair, in coordinates
+    at (p, V) and within ρ of it, and a = (1, t) the predictors. Then the prediction
+    moves by at most |a|·|z| times
 
-        c·(sinh s/s)·(1 + Kwρ/2),
+        c·(sinh s/s)·(1 + Kwρ/2).
 
-    where w bounds the length of the move that leads to the prediction, c the Jacobi
-    factors (`_jacobi_bounds`), K the |curvature|, and s = ρ√−κ_min
+    Here w bounds the length of the move that leads to the prediction, c bounds the
+    Jacobi factors (`_jacobi_bounds`), K bounds |curvature|, and s = ρ√−κ_min
     (docs/theory/inference.md, "Regions of the records", after the theorem on
     geodesics).
 
@@ -410,27 +424,25 @@ def prediction_stretch(
     float
         At least 1.
     """
-    max_move = move + t * reach
-    max_curvature = max(curvature_roots(manifold)) ** 2
-    return (
-        float(_jacobi_bounds(manifold, t, max_move).norm)
-        * _exp_stretch(manifold, reach)
-        * (1 + max_curvature * max_move * reach / 2)
-    )
+    max_move = move + t * reach  # w
+    max_curvature = max(curvature_roots(manifold)) ** 2  # K
+    jacobi_norm = float(_jacobi_bounds(manifold, t, max_move).norm)  # c
+    transport_correction = 1 + max_curvature * max_move * reach / 2
+    return jacobi_norm * _exp_stretch(manifold, reach) * transport_correction
 
 
 def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
-    """Return how much more two transported velocities can differ than their coordinates.
+    """Return the factor by which velocities can differ more than their coordinates.
 
     A confidence region is a ball in coordinates at a released pair (p, V). Velocities
-    at two other points of it are compared by transport between these points. Transport
-    along two sides of a triangle differs from transport along the third by at most the
-    |curvature| times the triangle's area.
+    at two other points of the ball are compared after transport from one point to the
+    other. Transport along two sides of a triangle differs from transport along the
+    third side by at most |curvature| times the area of the triangle.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the geodesics live.
+        The manifold of the geodesics.
     speed : float
         The length of all velocities together.
     reach : float
@@ -445,28 +457,6 @@ def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
     max_curvature = max(curvature_roots(manifold)) ** 2
     max_velocity = speed * PREDICTOR_UNIT + reach
     return 1 + max_curvature * area_per_length * max_velocity
-
-
-def curvature_roots(manifold: Manifold) -> tuple[float, float]:
-    """Return (√−κ_min, √κ_max), where a root is 0 if no curvature has its sign.
-
-    κ_min and κ_max are the bounds on sectional curvatures. Bounds on Jacobi fields are
-    functions of a length times one of these roots.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold of the responses. One of dimension 1 has no curvature.
-
-    Returns
-    -------
-    negative_root, positive_root : float
-        √−κ_min and √κ_max.
-    """
-    if manifold.dim == 1:
-        return 0.0, 0.0
-    lowest, highest = manifold.curvature_bounds
-    return sqrt(max(-lowest, 0.0)), sqrt(max(highest, 0.0))
 
 
 def _exp_stretch(manifold: Manifold, length: float) -> float:
@@ -487,7 +477,7 @@ def _exp_stretch(manifold: Manifold, length: float) -> float:
     float
         A factor ≥ 1; it is 1 where no curvature is negative.
     """
-    s = curvature_roots(manifold)[0] * length
+    s = curvature_roots(manifold).negative * length
     if s == 0:
         return 1.0
     return float(np.sinh(s)) / s
@@ -500,8 +490,9 @@ def _jacobi_bounds(
 
     A move is the tangent vector that leads from p to a record's prediction, and R its
     curvature operator. The factors are the derivatives of the prediction in p and in v.
-    Where curvature is negative they are cosh and sinhc, which exceed 1. Where it is
-    positive they are cos and sinc, which fall below 1, at most to their value at π.
+    In directions of negative curvature they are cosh and sinhc, which exceed 1. In
+    directions of positive curvature they are cos and sinc, which are below 1, and at
+    least their value at π.
 
     Parameters
     ----------
@@ -521,14 +512,16 @@ def _jacobi_bounds(
     negative_root, positive_root = curvature_roots(manifold)
     w = np.asarray(max_move)
 
+    # The largest values of cosh and sinhc, which is 1 at 0.
     cosh = np.cosh(negative_root * w)
     if negative_root > 0:
         safe_angle = np.where(w > 0, negative_root * w, 1.0)
         sinhc = np.sinh(negative_root * w) / safe_angle
     else:
         sinhc = np.ones_like(cosh)
-    positive_angle = np.minimum(positive_root * w, pi)
 
+    # How far both factors are from 1, on either side.
+    positive_angle = np.minimum(positive_root * w, pi)
     cos_deviation = np.maximum(cosh - 1, 1 - np.cos(positive_angle))
     sinc_deviation = np.maximum(sinhc - 1, 1 - np.sinc(positive_angle / pi))
     return JacobiBounds(cosh, np.hypot(cos_deviation, t * sinc_deviation))
@@ -537,8 +530,8 @@ def _jacobi_bounds(
 def _hessian_defect(angle: np.ndarray | float) -> np.ndarray:
     """Return 1 − x·cot x, by which Hess ½d² can fall below the identity at the angle x.
 
-    d is the distance to a point, here a response. The Hessian of ½d² is the identity on
-    flat space (Karcher 1977).
+    Here d is the distance to a point, such as a response. On flat space the Hessian of
+    ½d² is the identity, and positive curvature makes it smaller (Karcher 1977).
 
     Parameters
     ----------
@@ -590,13 +583,13 @@ def _jacobi_rate(
     array
         β for each record.
     """
-    curvature = max(curvature_roots(manifold)) ** 2
+    K = max(curvature_roots(manifold)) ** 2
     t = np.asarray(t)
-    k = curvature * max_move * max_move
+    k = K * max_move * max_move
     first_row = np.hypot(1 + 5 * k / 6, (1 + k / 4) * t)
     second_row = np.hypot((1.5 + k / 6) * t, 5 * t * t / 6)
     matrix_norm = np.hypot(first_row, second_row)
-    return np.asarray(jacobi_norm**3 * curvature * max_move * matrix_norm)
+    return np.asarray(jacobi_norm**3 * K * max_move * matrix_norm)
 
 
 def _pack_outer_products(a: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""The mean of records in a public ball, within the a-priori error of `solver_error`.
-
-A fast search with Newton's steps comes first. Its answer is taken if its residual
-proves it to be close enough to the mean. Otherwise a public number of gradient steps is
-made, whose error the theorem in `error_bound` bounds for all records.
+"""The mean of records in a public ball, within the a-priori error of `solver_error`. A
+fast search by Newton's method comes first. Its result is taken if the residual there,
+the length of the mean logarithm, proves that the mean is close enough. Otherwise a
+public number of gradient steps is made, whose error the theorem in `error_bound` bounds
+for all records.
 """
 
 import operator
@@ -33,25 +33,26 @@ def mean_in_ball(
 ) -> Search[tuple[Any, float]]:
     """Find the mean of records in the ball, with the a-priori error of `solver_error`.
 
-    This generator yields a `PassRequest` for each pass over the records that it needs
-    and is to be sent the `PassResult`; `run_search` runs it.
+    This generator yields a `PassRequest` for each pass over the records that it needs,
+    and its caller sends back the `PassResult`; `run_search` is such a caller.
 
-    Let r be the radius, f = ½·mean d² the cost and μ its convexity. The answer x of a
+    Let r be the radius, f = ½·mean d² the cost and μ its convexity. The result x of a
     search by Newton's method is taken if the length of the mean logarithm there is
     within `residual_tolerance` and, under positive curvature, x is in the ball and the
     mean squared distance to it is at most r². From such an x the gradient flow ends at
     the mean after a length of at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md).
-    Otherwise a public number of gradient steps is made from the center. Either way the
-    value is within `solver_error`; only the time depends on which, and so on the
-    records. A residual counts, and a step begins, only at points that floats represent
-    well.
+    Otherwise a public number of gradient steps is made from the center.
+
+    In both cases the mean is within `solver_error`. Which case occurs depends on the
+    records, and changes only the time. For the bound to hold, a residual may count, and
+    a step may begin, only at points that floats represent well.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     backend : MeanBackend
-        Moves iterates and supplies Newton's method.
+        It moves iterates and supplies Newton's method.
     max_passes : int
         Cap on the number of passes of the search by Newton's method.
 
@@ -65,15 +66,23 @@ def mean_in_ball(
     M, center, radius = ball
     tolerance = residual_tolerance(M, radius)
     x, result, converged = yield from search_mean(backend, tolerance, max_passes)
+
+    # A result that floats do not represent well is moved, and its residual is measured
+    # again.
     if converged:
         safe_iterate = _to_safe_iterate(ball, backend, x)
         if safe_iterate is not x:
             x = safe_iterate
             result = yield PassRequest(x, with_cost=True)
             converged = result.residual <= tolerance
+
+    # The mean squared distance is returned, and checked below: compute it if the last
+    # pass did not.
     if converged and isnan(result.mean_square):
         result = yield PassRequest(x, with_cost=True)
 
+    # Under positive curvature a small residual does not suffice: the cost may have other
+    # critical points, far from the records.
     has_proved_error = M.curvature_bounds[1] <= 0 or (
         result.mean_square <= radius**2 and float(M.dist(center, x)) <= radius
     )
@@ -89,14 +98,14 @@ def fixed_step_descent(
 
     The number of steps and their length depend on the manifold and the radius alone;
     the steps begin at the center. This generator yields a `PassRequest` for each pass
-    over the records and is to be sent the `PassResult`.
+    over the records, and its caller sends back the `PassResult`.
 
     Parameters
     ----------
     ball : PublicBall
         The public ball of the records.
     backend : MeanBackend
-        Moves iterates.
+        It moves an iterate by a step, in the form in which it represents points.
 
     Returns
     -------
@@ -124,7 +133,7 @@ def _to_safe_iterate(ball: PublicBall, backend: MeanBackend, x: Iterate) -> Iter
     ball : PublicBall
         The public ball of the records.
     backend : MeanBackend
-        Says which point an iterate stands for.
+        It says which point an iterate stands for.
     x : Iterate
         The iterate.
 
@@ -141,14 +150,15 @@ def _to_safe_iterate(ball: PublicBall, backend: MeanBackend, x: Iterate) -> Iter
 def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     """Return the nearest point of the ball that floats represent well.
 
-    Where curvature is ≤ 0, the ball and the set of well-represented points
-    (`M.float_set`) are convex and contain the center: the nearest point of one, then of
-    the other, is in both, and no farther from any record, which is in both (Bridson &
-    Haefliger 1999, II.2.4). Under the affine-invariant metric, too, the nearest matrix
-    with a spectrum of a convex set has the nearest spectrum and the same eigenvectors,
-    since d(A, B) is at least the distance of the sorted log-eigenvalues (Bhatia 2007,
-    ch. 6; Lidskii). On other spaces nothing is done: iterates are proved to stay in the
-    ball, and floats represent all of it.
+    On a Hadamard manifold, the ball and the set of well-represented points
+    (`M.float_set`) are convex and contain the center. The nearest point of the first
+    set, and then of the second, is in both sets. All records are in both sets too, so
+    the result is no farther from any record than x is (Bridson & Haefliger 1999,
+    II.2.4). On positive definite matrices with the affine-invariant metric, the nearest
+    matrix whose spectrum is in a convex set has the eigenvectors of x and the nearest
+    spectrum, because d(A, B) is at least the distance of the sorted log-eigenvalues
+    (Bhatia 2007, ch. 6; Lidskii). On other spaces nothing is done: iterates are proved
+    to stay in the ball, and floats represent all of it.
 
     Parameters
     ----------
@@ -163,6 +173,8 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
         The nearest point; x itself, the same object, if nothing has to move.
     """
     M, center, radius = ball
+
+    # A product: every part on its own, in the ball of the same radius.
     if isinstance(M, Product):
         parts = M.split(x)
         balls = [
@@ -176,11 +188,13 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     is_hadamard = M.convexity_radius == inf
     if not is_hadamard:
         return x
-    # Whether some points of the ball are not represented well.
+
+    # The common case: floats represent the whole ball well, and x is in it.
     exceeds_safe_radius = radius > M.float_set.safe_radius
     if not exceeds_safe_radius and float(M.dist(center, x)) <= radius:
         return x
 
+    # x stays if it is in both sets up to round-off.
     z = np.asarray(M.normal_coordinates(center, x))
     length = float(np.linalg.norm(z))
     is_well_represented = True
@@ -190,6 +204,7 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     if length <= radius * ROUNDOFF_ROOM and is_well_represented:
         return x
 
+    # The nearest point of the ball, and then of the set of well-represented points.
     z = z * min(1.0, radius / length)
     if exceeds_safe_radius:
         z = M.float_set.project(z)
@@ -197,20 +212,22 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
 
 
 def _step_length(M: Manifold, radius: float) -> np.ndarray | float:
-    """Return the length t of the gradient steps of the theorem in `error_bound`.
+    """Return the step length t, by which gradient steps multiply the mean logarithm.
+
+    It is that of the theorem in `error_bound`, whose bound holds for no other length.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     radius : float
         The radius of the public ball.
 
     Returns
     -------
     float or array of shape (dim,)
-        By what the mean logarithm is multiplied: one number, or on a product one for
-        each coordinate, because every factor has its own.
+        One number. On a product, one number for each coordinate, because every factor
+        has its own step length.
     """
     if isinstance(M, Product):
         lengths = [

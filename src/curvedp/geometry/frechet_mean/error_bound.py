@@ -1,11 +1,14 @@
-"""A-priori bounds on the error of the Fréchet mean of records in a public ball.
+"""A-priori bounds on the error of the computed Fréchet mean of records in a public
+ball. The bounds are functions of the manifold and the radius alone, and so are known
+before any data is seen. The cost is f = ½·mean d², half the mean squared distance of a
+point to the records; its convexity is a number μ with |∇f|² ≥ 2μ(f − f*), f* its least
+value.
 
-They are functions of the manifold and the radius alone, known before any data is seen.
-
-Theorem (docs/theory/frechet-mean.md). Let f(x) = ½Σwᵢd(x, xᵢ)² for records xᵢ in a ball
-of radius r, f* its least value, μ with |∇f|² ≥ 2μ(f − f*), and L ≥ Hess f. Gradient
-steps of length t ≤ 1/L stay in the ball, and each shrinks the error by the factor q
-with q² = 1 − 2μt(1 − Lt/2): after k steps the distance to the mean is at most q^k·r/√μ.
+Theorem M1 (docs/theory/frechet-mean.md). Let f(x) = ½Σwᵢd(x, xᵢ)² for records xᵢ in a
+ball of radius r, f* its least value, μ with |∇f|² ≥ 2μ(f − f*), and L ≥ Hess f.
+Gradient steps of length t ≤ 1/L stay in the ball, and each shrinks the error by the
+factor q with q² = 1 − 2μt(1 − Lt/2): after k steps the distance to the mean is at most
+q^k·r/√μ.
 """
 
 import math
@@ -17,23 +20,32 @@ from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.product import Product
 from curvedp.numerics.fixed_point import FixedPoint
 
-# Least convexity μ that is accepted: about 10⁵ steps, where nothing faster converges.
+# The smallest accepted convexity μ. A smaller one would need more than about 10⁵
+# gradient steps.
 _LEAST_CONVEXITY = 2e-3
 
-# Largest smoothness L that is accepted. With a larger one, 1 − 1/L rounds to 1: a step
-# would shorten the distance to the mean by less than doubles can show.
+# The largest accepted smoothness L. With a larger one 1 − 1/L rounds to 1: a step would
+# shorten the distance to the mean by less than doubles can show.
 _LARGEST_SMOOTHNESS = 1e15
 
-# cot(s/2) is cut here. In so small a ball the Hessian alone bounds the convexity by 1.
+# The cotangent cot(s/2) is cut at this value. It is reached only in balls so small that
+# the bound by the Hessian is 1 anyway.
 _LARGEST_COTANGENT = 1e10
 
-# Fraction of the radius that ‖mean log‖ may have at an iterate taken for the mean.
+# An iterate may be taken for the mean if ‖mean log‖ is at most this fraction of the
+# radius, plus round-off (`residual_tolerance`).
 _RESIDUAL_FRACTION = 1e-10
 
-# Errors of coordinates, in units of relative error per dimension: four units of
-# round-off within one step, sixteen in a residual.
+# Rounding errors of coordinates, per dimension and relative to the size of coordinates:
+# four units of round-off within one step, sixteen in a residual.
 _STEP_ROUNDING = 2.0**-50
 _RESIDUAL_ROUNDING = 2.0**-48
+
+# Room for the rounding of the residual's length and of the bound itself, which are
+# evaluated in doubles with relative errors of a few dim·2^-53: far below one percent.
+# The error of the mean logarithm is not covered by this factor, but by the term for the
+# gradient steps (docs/theory/frechet-mean.md, Lemma M3).
+_EVALUATION_ROOM = 1.01
 
 KERNEL_ERROR = 1e-12
 """Relative error of exp and log: the project's contract on every space."""
@@ -41,7 +53,7 @@ KERNEL_ERROR = 1e-12
 
 @dataclass(frozen=True)
 class Contraction:
-    """Constants that say how fast gradient descent for the Fréchet mean converges.
+    """The constants of gradient descent for the Fréchet mean: convexity, smoothness, step.
 
     Parameters
     ----------
@@ -59,12 +71,14 @@ class Contraction:
 
     @property
     def factor(self) -> float:
-        """The factor q by which a step shrinks the distance to the mean, at most.
+        """The contraction factor q < 1: after k steps the error is at most q^k·r/√μ.
 
         q² = 1 − 2μt(1 − Lt/2), with the convexity μ, the smoothness L and the step t.
         """
-        gain = 2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2)
-        return math.sqrt(max(1 - gain, 0.0))
+        decrease = (
+            2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2)
+        )
+        return math.sqrt(max(1 - decrease, 0.0))
 
 
 def contraction(M: Manifold, radius: float) -> Contraction:
@@ -84,7 +98,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     radius : float
         The radius r of the public ball.
 
@@ -114,7 +128,8 @@ def contraction(M: Manifold, radius: float) -> Contraction:
             )
         return Contraction(1.0, smoothness, 1 / smoothness)
 
-    # Otherwise the mean must be unique, and s bounds the angle between two records.
+    # Otherwise the mean must be unique. s is the largest distance of two records, in
+    # units of 1/√κ₊.
     s = 2 * radius * math.sqrt(high)
     has_unique_mean = s < math.pi and 2 * radius < M.injectivity_radius
     if not has_unique_mean:
@@ -139,14 +154,12 @@ def contraction(M: Manifold, radius: float) -> Contraction:
 
 
 def _convexity_under_positive_curvature(s: float) -> float:
-    """Return the convexity μ of ½·mean d² for records in a ball, with κ₊ > 0.
+    """Return the convexity μ of the cost ½·mean d² for records in a ball, with κ₊ > 0.
 
-    It is the better of two bounds (docs/theory/frechet-mean.md, steps 1 and 3): that of
-    the Hessian, ¾ + ¼·s·cot s, and that of the gradient,
-    min(s·cot(s/2)/20, 0.81·cot⁴(s/2)).
-
-    κ₊ is the largest sectional curvature. μ is a number with |∇f|² ≥ 2μ(f − f*), f the
-    cost and f* its least value.
+    κ₊ is the largest sectional curvature, and μ a number with |∇f|² ≥ 2μ(f − f*), where
+    f is the cost and f* its least value. The result is the larger of two such numbers
+    (docs/theory/frechet-mean.md, proof of Theorem M1, steps 1 and 3): ¾ + ¼·s·cot s
+    from the Hessian of f, and min(s·cot(s/2)/20, 0.81·cot⁴(s/2)) from its gradient.
 
     Parameters
     ----------
@@ -168,14 +181,17 @@ def _convexity_under_positive_curvature(s: float) -> float:
 def farthest_record(M: Manifold, radius: float) -> float:
     """Return how far from the center a record can be after `project_to_ball`.
 
-    That is the radius. If floats represent only the points up to a smaller distance
-    well (`M.float_set`), records are moved to within that distance, and round-off of
-    the kernels and of their coordinates is added to it.
+    In general this is the radius of the ball. On some spaces floats represent points
+    well only up to a smaller distance from the center (`M.float_set`), and
+    `project_to_ball` moves the records that are farther away to that distance. Then the
+    result is that distance plus the round-off of kernels and that of coordinates. The
+    latter is a multiple of `roundoff_amplification`, which says how far a point moves
+    per unit of relative error in its coordinates.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     radius : float
         The radius of the public ball.
 
@@ -192,18 +208,18 @@ def farthest_record(M: Manifold, radius: float) -> float:
 
 
 def mean_iterations(M: Manifold, radius: float) -> int:
-    """Return how many steps `frechet_mean(..., ball=(center, radius))` takes.
+    """Return how many gradient steps `frechet_mean(..., ball=(center, radius))` takes.
 
-    After k steps the distance to the mean is at most q^k·r/√μ, and ‖mean log‖ is at
-    most L times that; r is the radius, and `contraction` gives the factor q, the
-    convexity μ and the smoothness L. The number of steps is the least k ≥ 2 for which
-    this bound on ‖mean log‖ is at most 1e-10·r. On flat spaces the first step is exact,
-    and the second removes the round-off of a long first one.
+    Let r be the radius, q the contraction factor, μ the convexity and L the smoothness
+    (`contraction`). After k steps the distance to the mean is at most q^k·r/√μ, and
+    ‖mean log‖ is at most L times that distance. The number of steps is the least k ≥ 2
+    for which this bound on ‖mean log‖ is at most 1e-10·r. On flat spaces the first step
+    is exact, and the second one removes the round-off of a long first step.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     radius : float
         The radius of the public ball.
 
@@ -217,7 +233,9 @@ def mean_iterations(M: Manifold, radius: float) -> int:
     constants = contraction(M, length("radius", radius))
     if constants.factor == 0:
         return 2
-    goal = _RESIDUAL_FRACTION / constants.smoothness  # for the distance, relative to r
+
+    # The distance to the mean, relative to r, at which ‖mean log‖ is at most 1e-10·r.
+    goal = _RESIDUAL_FRACTION / constants.smoothness
     steps = math.log(goal * math.sqrt(constants.convexity)) / math.log(constants.factor)
     return max(2, math.ceil(steps))
 
@@ -225,10 +243,11 @@ def mean_iterations(M: Manifold, radius: float) -> int:
 def mean_error_bound(
     M: Manifold, radius: float, iterations: int | None = None
 ) -> float:
-    """Bound the distance from the solver's mean to the true mean, before any data.
+    """Bound the distance from the solver's mean to the true mean, before any data is seen.
 
-    `frechet_mean(M, X, ball=(center, radius))` is within η of the true mean for any X
-    in the ball; mechanisms add 2η to the sensitivity.
+    `frechet_mean(M, X, ball=(center, radius))` is within this bound η of the true mean
+    of the clipped records, whatever X is. A mechanism that releases this mean adds 2η to
+    its sensitivity, η for each of two neighboring data sets.
 
     *Guarantees.* A function of (M, radius, iterations) alone. It covers the contraction
     (docs/theory/frechet-mean.md), the float64 round-off of kernels with relative error
@@ -238,11 +257,11 @@ def mean_error_bound(
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     radius : float
         Radius of the public ball.
     iterations : int, optional
-        Gradient steps; by default the number that the solver takes.
+        The number of gradient steps; by default that of `mean_iterations`.
 
     Returns
     -------
@@ -265,8 +284,8 @@ def mean_error_bound(
         squares = [mean_error_bound(factor, radius, steps) ** 2 for factor in M.factors]
         return math.sqrt(sum(squares))
 
-    # With q the factor by which a step shrinks the distance to the mean, the error
-    # after k steps is at most q^k·r/√μ + √(L/μ)·δ/(1 − q), δ the error of one step.
+    # Theorem M1: with δ the error of one step, the error after k steps is at most
+    # q^k·r/√μ + √(L/μ)·δ/(1 − q).
     constants = contraction(M, radius)
     radius = M.float_set.safe_radius_within(radius)
     iteration_error = constants.factor**steps * radius / math.sqrt(constants.convexity)
@@ -281,7 +300,7 @@ def _step_error(M: Manifold, radius: float, step: float) -> float:
     Parameters
     ----------
     M : Manifold
-        Where the points are; no product.
+        The manifold of the points, which is no product.
     radius : float
         The largest distance of a record from the center.
     step : float
@@ -293,8 +312,8 @@ def _step_error(M: Manifold, radius: float, step: float) -> float:
         The error of the kernels, a few `KERNEL_ERROR` relative to the radius, plus
         that of rounded coordinates.
     """
-    # A step is at most t·r long (Jensen). It may leave the set that floats represent
-    # well by that much before it is moved back.
+    # A step is at most t·r long (Jensen). Its end may lie outside the set that floats
+    # represent well, at a distance of at most that, before it is moved back.
     amplification_beyond = 1.0
     if M.curvature_bounds[0] < 0 and radius > M.float_set.safe_radius:
         amplification_beyond = M.float_set.roundoff_amplification(step * radius)
@@ -302,23 +321,54 @@ def _step_error(M: Manifold, radius: float, step: float) -> float:
     return 4 * radius * KERNEL_ERROR + rounding * amplification_beyond
 
 
-def solver_error(M: Manifold, radius: float) -> float:
-    """Bound the error of the mean of records in a public ball, however it is computed.
-
-    The bound holds for records in memory, on a device and in chunks, after they were
-    moved by the isometry that takes the center to its canonical place. It is the sum of
-    bounds for the two ways in which the mean is computed: a search that ends with
-    ‖mean log‖ of at most `residual_tolerance`, and a fixed number of gradient steps. A
-    device's kernels may be off by twice what the contract allows
-    (`backends.device.is_accurate`), and a pass rounds each mean logarithm to the fixed
-    point of sums, by at most ½·√dim·resolution; both enter the bound for the steps,
-    which is linear in them. The total is doubled, because a computed mean that fell
-    just outside the ball is moved onto it by as much again.
+def _smallest_step_error(M: Manifold, radius: float) -> float:
+    """Return the bound δ on the error of one computed gradient step.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The space; on a product δ is the smallest of the factors.
+    radius : float
+        The radius of the public ball.
+
+    Returns
+    -------
+    float
+        δ (`_step_error`), in units of distance on M.
+    """
+    if isinstance(M, Product):
+        return min(_smallest_step_error(factor, radius) for factor in M.factors)
+    step = contraction(M, radius).step
+    return _step_error(M, M.float_set.safe_radius_within(radius), step)
+
+
+def solver_error(M: Manifold, radius: float) -> float:
+    """Bound the error of the mean of records in a public ball, however it is computed.
+
+    The bound holds for records in memory, on a device and in chunks, after they were
+    moved by the isometry that takes the center to its canonical place. The computed
+    mean x is within
+
+        2·(η·(2 + ρ) + τ/μ)
+
+    of the true one (docs/theory/frechet-mean.md, Lemma M3). Here η bounds the error of a
+    fixed number of gradient steps (`mean_error_bound`), τ is the length of the mean
+    logarithm at which a search ends (`residual_tolerance`), and μ is the convexity.
+
+    - The first term is for gradient steps. The 2 is for devices, whose kernels may have
+      twice the allowed error (`device_kernels_are_accurate`). ρ is for passes, which
+      round each mean logarithm to the fixed point of exact sums, by at most
+      ½·√dim·resolution.
+    - The second term is for a search that ends at x. There the true mean logarithm is
+      at most τ long, plus the error of the computed one. Divided by μ, that error is at
+      most the first term.
+    - The sum is doubled because a computed mean just outside the ball is moved onto it,
+      by as much again.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold of the points.
     radius : float
         The radius of the public ball.
 
@@ -332,24 +382,29 @@ def solver_error(M: Manifold, radius: float) -> float:
     ParameterError
         If the mean need not be unique, or would take too many steps (`contraction`).
     """
-    steps_error = mean_error_bound(M, radius)  # which refuses anything but a radius
+    steps_error = mean_error_bound(M, radius)  # η; raises for a radius that is not one
+
+    # ρ: the rounding of sums, relative to the error δ of one step, which is at least
+    # 4·r·KERNEL_ERROR unless floats represent much less than the ball.
     resolution = FixedPoint(2 * float(radius)).resolution
-    # The rounding of sums, in units of the error 4·r·KERNEL_ERROR of one step.
-    sum_rounding = math.sqrt(M.dim) * resolution / (4 * radius * KERNEL_ERROR)
-    search_error = 1.01 * residual_tolerance(M, radius) / _convexity(M, radius)
+    step_error = min(4 * radius * KERNEL_ERROR, 2 * _smallest_step_error(M, radius))
+    sum_rounding = math.sqrt(M.dim) * resolution / step_error
+
+    tolerance = residual_tolerance(M, radius)
+    search_error = _EVALUATION_ROOM * tolerance / _convexity(M, radius)
     return 2 * (steps_error * (2 + sum_rounding) + search_error)
 
 
 def residual_tolerance(M: Manifold, radius: float) -> float:
     """Return the length of the mean logarithm at which a point is taken for the mean.
 
-    It is a fraction of the radius (0 on flat spaces, where the mean is exact), plus the
-    float error of kernels and coordinates.
+    The tolerance is a fraction of the radius (0 on flat spaces, where the mean is
+    exact), plus the round-off of kernels and coordinates, below which no search can go.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     radius : float
         The radius of the public ball.
 
@@ -367,8 +422,8 @@ def residual_tolerance(M: Manifold, radius: float) -> float:
 def _convexity(M: Manifold, radius: float) -> float:
     """Return the convexity μ of the cost ½·mean d² for records in a ball.
 
-    μ is a number with |∇f|² ≥ 2μ(f − f*), f the cost and f* its least value. So a point
-    with mean logarithm ∇f is within |∇f|/μ of the mean.
+    With f the cost and f* its least value, μ is a number with |∇f|² ≥ 2μ(f − f*). A
+    point whose mean logarithm −∇f has the length |∇f| is within |∇f|/μ of the mean.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""Fréchet means, arg min of Σ d(x, xᵢ)², on every space.
-
-To ‖mean log‖ ≤ 1e-9, or by a fixed number of public steps in a public ball.
+"""The Fréchet mean of points, arg min of Σ d(x, xᵢ)², on every space, without privacy.
+`frechet_mean` searches until the mean of the logarithms log_x xᵢ, which is 0 at the
+mean, is at most 1e-9 long; given a public ball, it takes a public number of steps
+instead. `mean_of_array` computes the mean that a private release adds noise to.
 """
 
 import math
@@ -44,11 +45,11 @@ def frechet_mean(
 ) -> Array:
     """Return the Fréchet mean of points: one point x with ‖mean log_x(xᵢ)‖ ≤ 1e-9.
 
-    The residual is met wherever float64 coordinates can represent the mean to that
-    accuracy. Data of fewer digits are averaged in float64 and the mean is returned so
-    (where the array library has float64). On spaces of positive curvature it is the
-    mean of data in a ball of radius < ½·min(injectivity radius, π/√κ), where it is
-    unique (Afsari 2011); otherwise a local minimum.
+    This accuracy is reached wherever float64 coordinates can represent the mean with
+    it. Points of lower precision are averaged in float64, and the mean is returned in
+    float64 if the array library has it. On spaces of positive curvature the mean is
+    unique for points in a ball of radius < ½·min(injectivity radius, π/√κ) (Afsari
+    2011); for other points the result is a local minimum of Σ d(x, xᵢ)².
 
     *Guarantees* (with `ball`). The result is within `mean_error_bound(M, radius)` of
     the true mean, whatever the data.
@@ -56,13 +57,13 @@ def frechet_mean(
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     X : array, shape (n, *M.point_shape)
-        One point a row.
+        The points, at least one.
     ball : (center, radius), optional
-        Both public: the records are first mapped into the ball (`project_to_ball`),
-        then a number of gradient steps that depends on M and radius alone is taken from
-        the center. No data-dependent stopping.
+        A public ball. The points are first clipped into it (`project_to_ball`). Then
+        gradient steps are taken from the center, and their number depends on M and the
+        radius alone, not on the data.
 
     Returns
     -------
@@ -77,40 +78,42 @@ def frechet_mean(
     array([0.70710678, 0.70710678, 0.        ])
     """
     check_manifold(M)
-    X = _check_points(M, X)
+    X = _convert_points(M, X)
     records = np.asarray(to_host(X), dtype=np.float64)
     weights = np.full(len(records), 1 / len(records))
+
     if ball is not None:
-        mean = _mean_by_fixed_steps(_check_ball(M, ball), records, weights)
+        mean = _mean_by_fixed_steps(_public_ball(M, ball), records, weights)
     elif np.all(np.isfinite(records)):
         mean = _mean(M, records, weights)
     else:
         mean = np.full(M.point_shape, np.nan)
 
+    # The mean goes back to the array library and the device of X.
     if is_numpy_array(X):
         return mean
     return namespace(X).asarray(mean, device=device(X))  # float64 where it exists
 
 
-def _check_points(M: Manifold, X: Array) -> Array:
-    """Return X as an array of real points of M.
+def _convert_points(M: Manifold, X: Array) -> Array:
+    """Convert X to an array of points of M, and check its shape and type.
 
     Parameters
     ----------
     M : Manifold
-        Where the points should be.
+        The manifold of the points.
     X : array of shape (n, *point_shape)
-        What the caller passes; at least one point.
+        The argument that the caller passes as at least one point.
 
     Returns
     -------
     array of shape (n, *point_shape)
-        The same numbers, of the same array library; NumPy's for lists.
+        The same numbers, in the same array library; lists become NumPy arrays.
 
     Raises
     ------
     ParameterError
-        If it is anything else.
+        If X is empty, has another shape or is not real.
     """
     if not is_array_api_obj(X):
         X = _validate.array("X", X)
@@ -127,15 +130,17 @@ def _check_points(M: Manifold, X: Array) -> Array:
     return X
 
 
-def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
-    """Return the public ball that a pair (center, radius) describes.
+def _public_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
+    """Return the public ball with the center and the radius of a pair, after a check.
+
+    The center is checked later, by `project_to_ball`.
 
     Parameters
     ----------
     M : Manifold
-        Where the ball is.
+        The manifold of the ball.
     ball : pair of array and float
-        What the caller passes: the center and the radius.
+        The argument that the caller passes: the center and the radius.
 
     Returns
     -------
@@ -145,7 +150,7 @@ def _check_ball(M: Manifold, ball: tuple[Array, float]) -> PublicBall:
     Raises
     ------
     ParameterError
-        If the pair describes no ball.
+        If the argument is not a pair, or the radius is not positive and finite.
     """
     if not isinstance(ball, tuple | list) or len(ball) != 2:
         raise ParameterError(
@@ -193,13 +198,13 @@ def _mean(
 ) -> np.ndarray:
     """Return the weighted Fréchet mean of finite points, without a public ball.
 
-    Means on products and on pulled-back spaces are computed in their parts and in their
-    models.
+    On a product the mean is computed part by part. On a space that is another space in
+    other coordinates (`PullbackManifold`) it is computed in that space, its model.
 
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     X : array of shape (n, *point_shape)
         The points.
     weights : array of shape (n,)
@@ -213,7 +218,8 @@ def _mean(
         The mean; NaN, and never a point that is no mean, if logarithms are NaN.
     """
     if isinstance(M, PullbackManifold):
-        # An isometry, up to the factor `scale`, onto a convex part of the model.
+        # `to_model` is an isometry, up to the factor `scale`, onto a convex part of the
+        # model. So the mean of the images is the image of the mean.
         in_model = _mean(
             M.model, np.asarray(M.to_model(X)), weights, tolerance / M.scale
         )
@@ -226,8 +232,9 @@ def _mean(
         ]
         return np.asarray(M.join(means))
     if isinstance(M, SPDBuresWasserstein):
-        # Distances scale like √X. In small units all of them are below the tolerance,
-        # and any start would pass for the mean. Powers of 4 scale without round-off.
+        # Distances scale like √X. For matrices with tiny entries all distances would be
+        # below the tolerance, and any start would pass for the mean. So the matrices
+        # are divided by a power of 4, which causes no round-off.
         largest_entry = float(np.max(np.abs(X)))
         if 0 < largest_entry < _SMALL_ENTRY:
             unit = 4.0 ** math.floor(math.log2(largest_entry) / 2)
@@ -253,7 +260,7 @@ def _memory_backend(
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     X : array of shape (n, *point_shape)
         The records.
     weights : array of shape (n,)
@@ -264,7 +271,8 @@ def _memory_backend(
     Returns
     -------
     SPDBackend or GenericBackend
-        The former for the affine-invariant metric.
+        `SPDBackend` for positive definite matrices with the affine-invariant metric,
+        `GenericBackend` for all other spaces.
     """
     if isinstance(M, SPDAffineInvariant):
         return SPDBackend(X, weights, tolerance)
@@ -275,8 +283,8 @@ def _memory_backend(
 def _without_blas_threads(X: np.ndarray) -> AbstractContextManager[None]:
     """Return a context in which the linear algebra of NumPy uses one thread.
 
-    Passes over many records run in threads of our own, which would compete with those
-    of the BLAS. Passes over few records run in none.
+    Passes over many records run in threads of this library, which would compete with
+    those of the BLAS. Passes over few records use no threads, and nothing is changed.
 
     Parameters
     ----------
@@ -286,7 +294,7 @@ def _without_blas_threads(X: np.ndarray) -> AbstractContextManager[None]:
     Returns
     -------
     context manager
-        It does nothing for at most `FEW_NUMBERS` numbers.
+        A context that does nothing if X has at most `FEW_NUMBERS` numbers.
     """
     return one_blas_thread() if X.size > FEW_NUMBERS else nullcontext()
 

@@ -1,4 +1,8 @@
-"""A public ball on a manifold, and how records are clipped into it."""
+"""A public ball on a manifold, and how records are clipped into it. The center and the
+radius of the ball depend on no record. Clipping moves records outside the ball to its
+boundary (`geometry.ball.project_to_ball`); for 3×3 positive definite matrices there is
+a fast test that most of them pass.
+"""
 
 from typing import Any, NamedTuple
 
@@ -12,17 +16,18 @@ from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.numerics.threads import blocks, in_threads
 
-# Matrices that are looked at together.
+# How many matrices are examined together: their intermediate results fit in the cache.
 _BLOCK = 1 << 13
 
 ROUNDOFF_ROOM = 1 + 1e-9
 """Factor that covers the round-off of lengths of at most twice the radius."""
 
-# Fraction of the radius within which a computed distance proves a matrix to be inside.
+# A matrix is surely inside the ball if its computed distance from the center is at most
+# this fraction of the radius: the rest is room for round-off.
 _INNER_FRACTION = 1 - 1e-9
 
-# Squared relative skewness below the tolerance at which `project_to_ball` takes a
-# matrix for its symmetric part.
+# Largest ‖X − Xᵀ‖² of a matrix that is surely taken for its symmetric part. That is one
+# percent below the tolerance of `project_to_ball`, 1e-6.
 _LARGEST_SKEWNESS = (0.99e-6) ** 2
 
 
@@ -32,7 +37,7 @@ class PublicBall(NamedTuple):
     Attributes
     ----------
     manifold : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center (NumPy), which depends on no record.
     radius : float
@@ -71,8 +76,8 @@ class PublicBall(NamedTuple):
 def is_tensor_space(M: Manifold) -> bool:
     """Return whether points are 3×3 SPD matrices with the affine-invariant metric.
 
-    Diffusion tensors are. They are summed by closed formulas (`numerics.spd3`), which
-    is faster than by general eigensolvers.
+    Such matrices, for example diffusion tensors, have logarithms in closed form
+    (`numerics.spd3`), which are faster than general eigensolvers.
 
     Parameters
     ----------
@@ -90,10 +95,10 @@ def is_tensor_space(M: Manifold) -> bool:
 def is_surely_inside(
     center: Factor, radius: float, entries: Any, skewness: Array
 ) -> Array:
-    """Return which 3×3 SPD matrices lie inside the ball by a fast and cautious test.
+    """Return which 3×3 SPD matrices surely lie inside the ball, by a fast test.
 
-    `project_to_ball` only makes these matrices symmetric. A matrix that fails the test
-    may be inside all the same.
+    `project_to_ball` would replace such a matrix by its symmetric part, and do nothing
+    else. A matrix that fails the test may still be inside.
 
     Parameters
     ----------
@@ -119,8 +124,8 @@ def is_surely_inside(
 def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
     """Clip NumPy records into the ball, as `project_to_ball` does, but often faster.
 
-    3×3 SPD matrices that are surely inside are only made symmetric, which is ten times
-    as fast.
+    3×3 SPD matrices that are surely inside the ball are only made symmetric. This is
+    ten times as fast, and has the same result.
 
     Parameters
     ----------
@@ -147,11 +152,15 @@ def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
         is_inside = is_surely_inside(center, ball.radius, entries, skewness)
         return is_inside, bool(np.any(skewness[is_inside]))
 
+    # The answers of all blocks, one after the other; there may be no block.
     results = in_threads(examine, blocks(len(X), _BLOCK))
     no_records = np.empty(0, dtype=bool)
     is_inside = np.concatenate(
         [no_records, *(block_is_inside for block_is_inside, _ in results)]
     )
+
+    # Take the symmetric part of all records if one inside is not symmetric; those
+    # outside are overwritten below.
     clipped = X
     if any(is_skew for _, is_skew in results):
         with numerical_silence():  # the sum of two entries may overflow

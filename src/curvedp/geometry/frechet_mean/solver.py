@@ -1,14 +1,16 @@
-"""The search for a Fréchet mean: it asks for passes over the records.
+"""The search for a Fréchet mean, which learns about the records by passes over them. A
+pass at a point x computes the mean of log_x xᵢ over all records xᵢ, which is minus the
+gradient of the cost ½·mean d², and if asked for the mean of d²(x, xᵢ). The search is a
+generator: it yields a request for each pass that it needs and is sent the result, so
+that the same search serves records in memory, on devices and on clusters.
 
-A pass at x gives the mean of log_x xᵢ, minus the gradient of the cost ½·mean d², in
-orthonormal coordinates at x, and the mean of d²(x, xᵢ). Memory, devices and clusters
-supply passes (`backends`); nothing here sees a record. Steps are Newton's with the
-Hessian of some of the records, improved by Anderson acceleration; a step is accepted by
-Armijo's rule and shortened otherwise (docs/theory/frechet-mean.md).
+Steps are Newton's with the Hessian of some of the records, improved by Anderson
+acceleration. A step is accepted by Armijo's rule and shortened otherwise
+(docs/theory/frechet-mean.md). The passes are made by `backends`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -24,9 +26,9 @@ _ANDERSON_MEMORY = 5
 # is linearly independent of later changes: the remainder is round-off.
 _LEAST_NEW_FRACTION = 1e-3
 
-# A Hessian is computed again after a step that left more than this fraction of the
-# residual.
 SLOW_CONVERGENCE = 0.1
+"""A Hessian is computed again after a step that left more than this fraction of the
+residual."""
 
 # Armijo's rule: fraction of the predicted decrease that must be gained.
 _ARMIJO_FRACTION = 1e-4
@@ -38,7 +40,7 @@ _VISIBLE_CHANGE = 1e-12
 _LEAST_DECREASE = 1e-16
 
 Iterate = Any
-"""Where a pass is made: a point, or whatever a backend represents a point by."""
+"""A point of the manifold, in the form in which a backend represents it."""
 
 NewtonStep = Callable[[np.ndarray], np.ndarray]
 """Maps the mean logarithm at an iterate (minus the gradient) to a step from there."""
@@ -52,9 +54,9 @@ class PassRequest(NamedTuple):
     x : Iterate
         The iterate at which logarithms are taken.
     with_cost : bool
-        Whether the pass must also give the mean squared distance, and the mean
-        logarithm as accurately as the backend can. Without it a cheaper approximation
-        of the mean logarithm will do.
+        Whether the pass must also compute the mean squared distance, and compute the
+        mean logarithm as accurately as the backend can. If not, a cheaper approximation
+        of the mean logarithm is enough.
     """
 
     x: Iterate
@@ -63,14 +65,14 @@ class PassRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass over the records at an iterate x computes.
+    """The result of a pass over the records at an iterate x.
 
     Parameters
     ----------
     mean_log : array
         Mean of log_x xᵢ over the records xᵢ, in coordinates at x.
     mean_square : float
-        Mean squared distance of the records to x; NaN where it was not computed.
+        Mean squared distance of the records to x; NaN if it was not computed.
     error : float
         Bound on the error of the mean logarithm.
     """
@@ -81,21 +83,21 @@ class PassResult:
 
     @cached_property
     def residual(self) -> float:
-        """Upper bound of the length of the mean logarithm, the gradient of the cost.
+        """An upper bound on the length of the mean logarithm, which is 0 at the mean.
 
-        The length is 0 at the mean, and searches end where this bound is small.
+        A search ends at an iterate where this bound is small.
         """
         return float(np.linalg.norm(self.mean_log)) + self.error
 
 
 class MeanBackend(ABC):
-    """The access of a search to a space and to its records.
+    """The part of a search that depends on the space and on where the records are.
 
-    A backend knows where to start, how to move an iterate, and Newton's method.
+    A backend supplies the first iterate, moves iterates, and supplies Newton's method.
     """
 
-    start: Iterate
-    """Where the first pass is made."""
+    first_iterate: Iterate
+    """The iterate at which the first pass is made."""
 
     @abstractmethod
     def move(self, x: Iterate, step: np.ndarray) -> Iterate:
@@ -104,7 +106,7 @@ class MeanBackend(ABC):
         Parameters
         ----------
         x : Iterate
-            Where the step begins.
+            The iterate from which the step is made.
         step : array
             A tangent vector, in the coordinates of mean logarithms at x.
 
@@ -116,19 +118,20 @@ class MeanBackend(ABC):
 
     @abstractmethod
     def newton(self, x: Iterate, convergence: float) -> NewtonStep | None:
-        """Return Newton's method at x, or None to go on with the one in use.
+        """Return Newton's method at x, or None if the search keeps the one in use.
 
         Parameters
         ----------
         x : Iterate
-            Where the next step begins.
+            The iterate from which the next step is made.
         convergence : float
-            Fraction of the residual that the last step left; inf where there was none.
+            The fraction of the residual that the last step left. If there was no last
+            step it is inf.
 
         Returns
         -------
         callable or None
-            Maps the mean logarithm at x to a step.
+            A function that maps the mean logarithm at x to a step.
         """
 
     def point(self, x: Iterate) -> np.ndarray:
@@ -167,6 +170,29 @@ Search = Generator[PassRequest, PassResult, Result]
 """A computation that yields requests for passes and is sent their results."""
 
 
+@dataclass
+class _PassBudget:
+    """A count of the passes that a search may still make.
+
+    The search and its line searches use the same count, so that the cap holds for all
+    their passes together.
+
+    Parameters
+    ----------
+    remaining : int
+        The number of passes that are left.
+    """
+
+    remaining: int
+
+    def spend(self) -> bool:
+        """Return whether a pass is left, and if so count it as made."""
+        if self.remaining <= 0:
+            return False
+        self.remaining -= 1
+        return True
+
+
 def run_search(
     search: Search[Result], make_pass: Callable[[PassRequest], PassResult]
 ) -> Result:
@@ -183,7 +209,7 @@ def run_search(
     Returns
     -------
     object
-        What the generator returns.
+        The result that the generator returns.
     """
     try:
         request = next(search)
@@ -198,9 +224,9 @@ def search_mean(
 ) -> Search[tuple[Iterate, PassResult, bool]]:
     """Search for the Fréchet mean of the records of a backend.
 
-    This generator yields a `PassRequest` for each pass over the records that it needs
-    and is to be sent the `PassResult`; `run_search` runs it. A step is tried with
-    Newton's method and Anderson acceleration. If the result is not accepted
+    This generator yields a `PassRequest` for each pass over the records that it needs,
+    and its caller sends back the `PassResult`; `run_search` is such a caller. A step is
+    tried with Newton's method and Anderson acceleration. If the result is not accepted
     (`_is_accepted`), a line search follows. The search ends when the length of the mean
     logarithm is within the tolerance, or when no step helps any more.
 
@@ -222,37 +248,47 @@ def search_mean(
     converged : bool
         Whether its residual is within the tolerance.
     """
-    # The line search takes passes from the same iterator, so the cap holds for both.
-    passes_left = iter(range(max_passes))
-    x = backend.start
+    budget = _PassBudget(max_passes)
+    x = backend.first_iterate
     current = yield PassRequest(x, with_cost=True)
-    newton_step = backend.newton(x, inf) or (lambda mean_log: mean_log)
+    # Before the first step there is no convergence: inf asks for a new Hessian.
+    newton_step = backend.newton(x, inf) or _gradient_step
     acceleration = AndersonAcceleration()
-    for _ in passes_left:
-        if not current.residual > tolerance:  # NaN ends the search too
-            break
+
+    while current.residual > tolerance and budget.spend():  # NaN ends the search too
+        # Try an accelerated Newton step.
         step = acceleration.step(newton_step(current.mean_log))
         candidate = backend.move(x, step)
         result = yield PassRequest(candidate, with_cost=False)
-
         predicted_decrease = float(np.sum(step * current.mean_log))
         accepted = _is_accepted(result, current, predicted_decrease)
+
+        # If it does not help, search along the plain Newton step.
         convergence = inf
         if accepted:
             convergence = result.residual / current.residual
         else:
             candidate, result = yield from _line_search(
-                backend, x, current, newton_step, passes_left
+                backend, x, current, newton_step, budget
             )
-            if candidate is x:
+            if candidate is x:  # no step helps any more
                 break
 
+        # The backend has a new Hessian if the last step was slow. The memory of the
+        # acceleration is of no use after a change of the method or a rejected step.
         new_newton_step = backend.newton(candidate, convergence)
+        if new_newton_step is not None:
+            newton_step = new_newton_step
         if new_newton_step is not None or not accepted:
-            newton_step = new_newton_step or newton_step
             acceleration = AndersonAcceleration()
         x, current = candidate, result
+
     return x, current, current.residual <= tolerance
+
+
+def _gradient_step(mean_log: np.ndarray) -> np.ndarray:
+    """Return the mean logarithm itself as the step: gradient descent of step length 1."""
+    return mean_log
 
 
 def _line_search(
@@ -260,26 +296,26 @@ def _line_search(
     x: Iterate,
     current: PassResult,
     newton_step: NewtonStep,
-    passes_left: Iterator[int],
+    budget: _PassBudget,
 ) -> Search[tuple[Iterate, PassResult]]:
     """Try the steps 1, ½, ¼, … in one direction from x until a point is accepted.
 
     The direction is Newton's, or minus the gradient where Newton's leads uphill. Like
-    `search_mean`, this generator yields a `PassRequest` for each pass and is to be sent
-    the `PassResult`.
+    `search_mean`, this generator yields a `PassRequest` for each pass, and its caller
+    sends back the `PassResult`.
 
     Parameters
     ----------
     backend : MeanBackend
-        Moves iterates and supplies Newton's method.
+        It moves iterates and supplies Newton's method.
     x : Iterate
-        Where the search begins.
+        The iterate at which the search begins.
     current : PassResult
         The result of the pass made at x.
     newton_step : callable
         Newton's method in use, in case the backend has no other for x.
-    passes_left : iterator
-        One item for each pass that may still be made; items are consumed.
+    budget : _PassBudget
+        The passes that may still be made; those of the line search are counted.
 
     Returns
     -------
@@ -288,15 +324,19 @@ def _line_search(
     result : PassResult
         The result of the pass made there.
     """
-    if isnan(current.mean_square):  # that pass was made without the cost
+    # Acceptance compares costs: compute the cost at x if the last pass did not.
+    if isnan(current.mean_square):
         current = yield PassRequest(x, with_cost=True)
-    step = (backend.newton(x, inf) or newton_step)(current.mean_log)
+
+    # The direction: Newton's step, or minus the gradient if that leads uphill.
+    newton_step = backend.newton(x, inf) or newton_step
+    step = newton_step(current.mean_log)
     predicted_decrease = float(np.sum(step * current.mean_log))
     if not predicted_decrease > 0:  # the Hessian is indefinite, or of another point
         step = current.mean_log
         predicted_decrease = current.residual**2
 
-    for _ in passes_left:
+    while budget.spend():
         candidate = backend.move(x, step)
         result = yield PassRequest(candidate, with_cost=True)
         if _is_accepted(result, current, predicted_decrease):
@@ -314,10 +354,11 @@ def _is_accepted(
 ) -> bool:
     """Return whether the search may move from its current iterate to a new one.
 
-    It may if the move halves the gradient at no higher cost, where the cost is
-    ½·mean d². It may also if the cost decreases by a fraction of what the gradient
-    predicts (Armijo's rule). If the predicted decrease is below the round-off of the
-    cost, any smaller gradient suffices.
+    The cost is ½·mean d², and its gradient is minus the mean logarithm. A move is
+    accepted in two cases: it halves the length of the gradient without raising the
+    cost, or the cost decreases by a fraction of what the gradient predicts (Armijo's
+    rule). If the predicted decrease is below the round-off of the cost, Armijo's rule
+    is replaced: any shorter gradient is enough.
 
     Parameters
     ----------
@@ -331,20 +372,28 @@ def _is_accepted(
     bool
         False also if the new gradient is NaN.
     """
+    # The first case. The cost may not have been computed; then it is NaN, and the length
+    # of the gradient decides alone.
     halves_gradient = result.residual < 0.5 * current.residual
     highest_equal_cost = (1 + _VISIBLE_CHANGE) * current.mean_square
     raises_cost = result.mean_square > highest_equal_cost  # False for NaN
     if halves_gradient and not raises_cost:
         return True
-    if abs(predicted_decrease) <= _VISIBLE_CHANGE * current.mean_square:
+
+    # The second case, or its replacement near the minimum.
+    is_decrease_invisible = abs(predicted_decrease) <= (
+        _VISIBLE_CHANGE * current.mean_square
+    )
+    if is_decrease_invisible:
         return result.residual < current.residual
+
     # The mean square is twice the cost, so it must fall by twice as much.
     required_square = current.mean_square - 2 * _ARMIJO_FRACTION * predicted_decrease
     return predicted_decrease > 0 and result.mean_square <= required_square
 
 
 class AndersonAcceleration:
-    """Improves the steps of a fixed-point iteration by what earlier steps changed.
+    """Improves the steps of a fixed-point iteration with the help of earlier steps.
 
     Let F be the step that is proposed now, ΔX the matrix of earlier steps and ΔF the
     matrix of the changes of the proposal after each of them. The accelerated step is
@@ -352,16 +401,19 @@ class AndersonAcceleration:
     """
 
     def __init__(self) -> None:
-        """Begin without a memory: the first step will be the one that is proposed."""
+        """Start with an empty memory, so that the first proposal is not changed."""
         self._steps: list[np.ndarray] = []
         self._proposals: list[np.ndarray] = []
 
     def step(self, proposal: np.ndarray) -> np.ndarray:
         """Return the accelerated step for a proposed one, and remember both.
 
-        With F the proposal, ΔX the last steps and ΔF the changes of the proposals after
-        them, the result is F − (ΔX + ΔF)γ with γ the least-squares solution of
-        ΔF·γ = F. The first proposal is returned as it is.
+        Let F be the proposal, ΔX the matrix of the last steps, and ΔF that of the
+        changes of the proposals after them. The result is F − (ΔX + ΔF)γ, where γ is
+        the least-squares solution of ΔF·γ = F. It is computed column by column, with
+        orthonormal combinations of the columns of ΔF (`direction`) and the same
+        combinations of those of ΔX + ΔF (`correction`). The first proposal is returned
+        as it is.
 
         Parameters
         ----------
@@ -383,7 +435,7 @@ class AndersonAcceleration:
         return step
 
     def _orthonormal_changes(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Make the changes ΔF of the proposals orthonormal, and combine ΔX + ΔF alike.
+        """Make the changes ΔF of the proposals orthonormal, and treat ΔX + ΔF likewise.
 
         Gram-Schmidt begins with the latest change, because changes fall by orders of
         magnitude from step to step. A change is left out if hardly anything of it is

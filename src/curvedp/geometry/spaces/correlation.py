@@ -1,4 +1,8 @@
-"""Correlation matrices: as a product of hyperbolic spaces, and as a flat space."""
+"""Correlation matrices: positive definite matrices whose diagonal is 1, with two
+metrics. `Correlation` is isometric to a product of hyperbolic spaces, and
+`CorrelationOffLog` to a flat space. Kernels are computed in that other space, the
+model.
+"""
 
 import math
 from dataclasses import dataclass
@@ -28,12 +32,13 @@ from curvedp.numerics.matrix_functions import (
 )
 from curvedp.numerics.unit_exponential import unit_exponential
 
-# log(1/λ_min) up to which points of `Correlation` are well represented: with condition
-# numbers beyond 1e10 round-off of the entries moves a correlation matrix too far.
+# Points of `Correlation` are well represented if −log λ_min is at most this number, with
+# λ_min the least eigenvalue. Beyond, at condition numbers of 1e10, round-off of the
+# entries moves a correlation matrix too far.
 _SAFE_EXPONENT = 23.0
 
-# The same for `CorrelationOffLog`: up to e^9 the logarithm of a matrix in doubles has
-# eleven digits.
+# The same number for `CorrelationOffLog`. Up to a condition number of e^9 the logarithm
+# of a matrix in doubles has eleven digits.
 _SAFE_FLAT_EXPONENT = 9.0
 
 # A radius at which the exponent of `CorrelationOffLog` is far above the safe one.
@@ -73,9 +78,9 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
     def from_record(self, x: Array) -> Array:
         """Return the correlation matrix of a record, which may be a covariance matrix.
 
-        The symmetric part of the record is scaled to unit diagonal. There is no point,
-        and the result is NaN, if a variance is not positive or the matrix is not
-        definite.
+        The symmetric part of the record is scaled to unit diagonal. If a variance is
+        not positive, or the matrix is not positive definite, there is no point and the
+        result is NaN.
 
         Parameters
         ----------
@@ -85,10 +90,12 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         xp = namespace(x)
         S = sym(x)
+
+        # A record without positive variances is replaced by I here, and by NaN below.
         has_variances = xp.all(xp.linalg.diagonal(S) > 0, axis=-1)[..., None, None]
         S = xp.where(has_variances, S, like(x, np.eye(self.m)))
         point = SPDAffineInvariant(self.m).from_record(_scale_to_unit_diagonal(S))
@@ -123,7 +130,7 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -138,12 +145,14 @@ class CorrelationMatrices(PullbackManifold, FrozenManifold):
 class Correlation(CorrelationMatrices):
     """Correlation matrices with the poly-hyperbolic-Cholesky metric.
 
-    (Thanwerdas & Pennec 2022.) Row i of the Cholesky factor is a point of an open
-    hemisphere of dimension i − 1, a model of hyperbolic space: divided by its last
-    entry it is the spatial part of a point of the hyperboloid, below the diagonal of a
-    unit lower triangular matrix A. So this is H¹ × … × H^{m−1}, a Hadamard manifold of
-    curvature in [−1, 0], and every mechanism for products applies. The metric depends
-    on the order of the variables, which is public.
+    (Thanwerdas & Pennec 2022.) Row i of the Cholesky factor is a unit vector with a
+    positive last entry: a point of an open hemisphere of dimension i − 1, which is a
+    model of hyperbolic space. Divided by its last entry it is a row of a lower
+    triangular matrix A with unit diagonal; the entries below the diagonal are the
+    spatial part of a point of the hyperboloid H^{i−1}. So this space is isometric to
+    H¹ × … × H^{m−1}, a Hadamard manifold of curvature in [−1, 0], and all mechanisms
+    for products can be used. The metric depends on the order of the variables, which is
+    public.
 
     Parameters
     ----------
@@ -186,8 +195,8 @@ class Correlation(CorrelationMatrices):
     def _roundoff_amplification(self, radius: float) -> float:
         """Return how far a point moves, at most, per unit of relative coordinate error.
 
-        It is e^{2√(m−1)·r}, where r is the largest safe distance from the identity
-        within `radius` of it.
+        The bound is e^{2√(m−1)·r}, where r is `radius` or the radius of the float set
+        if that is smaller.
 
         Parameters
         ----------
@@ -261,6 +270,8 @@ class Correlation(CorrelationMatrices):
         xp = namespace(p, v)
         L = cholesky(p)
         L_change = cholesky_change(L, v)
+
+        # Row i of A is row i of L over L_ii, and the time coordinate is 1/L_ii.
         diagonal = xp.linalg.diagonal(L)[..., None]
         relative_change = xp.linalg.diagonal(L_change)[..., None] / diagonal
         A_change = L_change / diagonal - L / diagonal * relative_change
@@ -287,7 +298,9 @@ class Correlation(CorrelationMatrices):
         xp = namespace(p, w)
         L = cholesky(p)
         diagonal = xp.linalg.diagonal(L)[..., None]
-        # The change before the rows are scaled back to length 1.
+
+        # The change of the rows of L, without its part along them: they stay unit
+        # vectors.
         L_change = diagonal * self._lower_matrix(w, 0.0)
         L_change = L_change - xp.sum(L * L_change, axis=-1, keepdims=True) * L
         one_sided_change = L_change @ L.mT  # the change of LLᵀ is this + its transpose
@@ -314,7 +327,7 @@ class Correlation(CorrelationMatrices):
             A point of the model, or a velocity if A and `times` are changes.
         """
         xp = namespace(A)
-        points = []
+        points = []  # time and spatial coordinates of the point of each hyperboloid
         for i in range(1, self.m):
             points.append(xp.concat([times[..., i : i + 1], A[..., i, :i]], axis=-1))
         return self.model.join(points)
@@ -347,11 +360,12 @@ class Correlation(CorrelationMatrices):
 class CorrelationOffLog(CorrelationMatrices):
     """Correlation matrices with the off-log metric: flat and complete.
 
-    (Thanwerdas 2024.) It is the metric of log C off its diagonal. The off-diagonal part
-    S of log C is any symmetric matrix of diagonal 0, and there is one diagonal D for
-    which exp(S + D) has unit diagonal (Archakov & Hansen 2021, Theorem 1). For two
-    variables S is Fisher's z. The metric does not depend on the order of the variables,
-    and noise in normal coordinates is exact.
+    (Thanwerdas 2024.) The distance of two correlation matrices is the Frobenius distance
+    of the off-diagonal parts of their logarithms. The off-diagonal part S of log C can
+    be any symmetric matrix with diagonal 0, and there is exactly one diagonal matrix D
+    for which exp(S + D) has unit diagonal (Archakov & Hansen 2021, Theorem 1). For two
+    variables the entry of S is Fisher's z. The metric does not depend on the order of
+    the variables, and noise in normal coordinates is exact.
 
     Parameters
     ----------
@@ -368,7 +382,8 @@ class CorrelationOffLog(CorrelationMatrices):
 
     kind = "correlation-offlog"
 
-    # Distance beyond which λ_min may be below 1e-7; `from_model` goes no farther.
+    # Beyond this distance from I the least eigenvalue may be below 1e-7. `from_model`
+    # moves points beyond it back to this distance.
     _max_distance = 8.0
 
     @cached_property
@@ -383,11 +398,12 @@ class CorrelationOffLog(CorrelationMatrices):
     def float_set(self) -> FloatSet:
         """The set of well-represented points: a ball about the identity.
 
-        In it −log λ_min, λ_min the least eigenvalue, is at most `_SAFE_FLAT_EXPONENT`.
+        In this ball −log λ_min is at most `_SAFE_FLAT_EXPONENT`, where λ_min is the
+        least eigenvalue of a matrix.
         """
 
         def excess(radius: float) -> float:
-            """Return by how much −log λ_min may exceed the safe exponent in a ball."""
+            """Return how far −log λ_min can be above the safe exponent in a ball."""
             return self._largest_exponent(radius) - _SAFE_FLAT_EXPONENT
 
         # SciPy loads its slow submodule `optimize` at this first use, not on import.
@@ -401,13 +417,15 @@ class CorrelationOffLog(CorrelationMatrices):
     def _largest_exponent(self, radius: float) -> float:
         """Return a bound on −log λ_min of the correlation matrices near the origin.
 
-        Such a matrix is C = exp(S + D), where S has diagonal 0 and length at most r,
-        and the diagonal matrix D gives C a unit diagonal. D minimizes
-        tr e^{S+D} − tr D, which is m − tr D there, and m + m·log(tr e^S/m) at the best
-        multiple of I; with tr S = 0, tr e^S ≤ m + Σ_{k≥2} |S|^k/k! = m + e^r − 1 − r.
-        So det C = e^{tr D} ≥ (1 + (e^r − 1 − r)/m)^{−m}, and λ_min ≥
-        det C·((m−1)/m)^{m−1} ≥ det C/e, since the other eigenvalues have a mean of at
-        most m/(m−1).
+        Proof. Such a matrix is C = exp(S + D), where S has diagonal 0 and Frobenius norm
+        at most r, and the diagonal matrix D is such that C has unit diagonal.
+
+        - D minimizes tr e^{S+D} − tr D. Its value there is m − tr D. At the best
+          multiple of I the value is m + m·log(tr e^S/m), which is not smaller.
+        - Because tr S = 0, tr e^S ≤ m + Σ_{k≥2} |S|^k/k! = m + e^r − 1 − r.
+        - So det C = e^{tr D} ≥ (1 + (e^r − 1 − r)/m)^{−m}.
+        - The eigenvalues of C other than λ_min have a mean of at most m/(m−1). So λ_min
+          ≥ det C·((m−1)/m)^{m−1} ≥ det C/e.
 
         Parameters
         ----------
@@ -424,8 +442,8 @@ class CorrelationOffLog(CorrelationMatrices):
     def _roundoff_amplification(self, radius: float) -> float:
         """Return how far a point moves, at most, per unit of relative coordinate error.
 
-        It is m/λ_min, with λ_min the least eigenvalue that a point of the float set
-        within `radius` of the identity may have.
+        The bound is m/λ_min, where λ_min is the least eigenvalue that a point of the
+        float set within `radius` of the identity may have.
 
         Parameters
         ----------
@@ -473,19 +491,23 @@ class CorrelationOffLog(CorrelationMatrices):
         array of shape (..., m, m)
             The correlation matrices.
         """
+        # Move points that are too far out back to the largest distance.
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
         shrink = self._max_distance / xp.where(length > 0, length, 1.0)
         y = y * xp.where(length > self._max_distance, shrink, 1.0)
+
         S = self._symmetric_matrix(y)
         if self.m == 2:  # Fisher's z
             return xp.tanh(S) + like(y, np.eye(2))
 
+        # D is found by iteration in `unit_exponential`. Autodiff does not follow the
+        # iteration: `constant` cuts S off from it.
         largest_exponent = self._largest_exponent(self._max_distance)
         C = _scale_to_unit_diagonal(unit_exponential(constant(S), largest_exponent))
         if differentiable(y):
-            # D is found by iteration, which is not differentiated. The second term has
-            # the value 0 and the derivative of the whole.
+            # The second term has the value 0, and gives autodiff the derivative of the
+            # result.
             return C + self.inverse_differential(C, y - constant(y))
         return C
 
@@ -518,6 +540,8 @@ class CorrelationOffLog(CorrelationMatrices):
         unit_diagonals = _diagonal_matrix(like(p, np.eye(self.m)))  # eⱼeⱼᵀ for each j
         responses = dexp(p[..., None, :, :], unit_diagonals)
         response_diagonals = xp.linalg.diagonal(responses)  # one row for each j
+
+        # Solve for −D′: its response must cancel the diagonal that W alone gives.
         diagonal_without_D = xp.linalg.diagonal(dexp(p, W))
         solution = xp.linalg.solve(response_diagonals.mT, diagonal_without_D[..., None])
         minus_D_change = _diagonal_matrix(solution[..., 0])
@@ -568,13 +592,15 @@ def _scale_to_unit_diagonal(S: Array) -> Array:
     Returns
     -------
     array of shape (..., m, m)
-        The scaled matrices. An entry that cannot be computed (a variance is not
-        positive) is NaN, also on the diagonal.
+        The scaled matrices. If a variance is not positive, the entries of its row and
+        column are NaN, also that on the diagonal.
     """
     xp = namespace(S)
     standard_deviations = xp.sqrt(xp.linalg.diagonal(S))
     identity = like(S, np.eye(S.shape[-1]))
     scaled = S / standard_deviations[..., :, None] / standard_deviations[..., None, :]
-    # The identity, with NaN at the entries where `scaled` has NaN.
+
+    # Off the diagonal the result is `scaled`. On the diagonal it is 1, or NaN where
+    # `scaled` is NaN.
     identity_or_nan = xp.where(xp.isnan(scaled), scaled, identity)
     return scaled * (1 - identity) + identity_or_nan

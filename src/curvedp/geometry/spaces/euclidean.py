@@ -1,4 +1,6 @@
-"""Flat space R^d, and the base classes of spaces whose points are vectors."""
+"""Flat space R^d, and base classes for spaces whose points are vectors. The metric of
+these spaces is the Euclidean inner product of tangent vectors.
+"""
 
 import math
 from dataclasses import dataclass
@@ -96,7 +98,8 @@ class FlatVectorManifold(VectorManifold):
 
         The result has the shape to which p, q and v broadcast.
         """
-        return namespace(p, q, v).broadcast_arrays(p, q, v)[2]
+        _, _, transported = namespace(p, q, v).broadcast_arrays(p, q, v)
+        return transported
 
     def from_record(self, x: Array) -> Array:
         """Return the point that a record x stands for: `project(x)`, for every vector."""
@@ -104,7 +107,8 @@ class FlatVectorManifold(VectorManifold):
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """Return x itself: every vector of R^d is tangent at every point p."""
-        return namespace(p, x).broadcast_arrays(p, x)[1]
+        _, tangent = namespace(p, x).broadcast_arrays(p, x)
+        return tangent
 
     def residual(self, p: Array) -> Array:
         """Return the residual of p: 0, or NaN where an entry of p is not finite.
@@ -141,10 +145,10 @@ class Euclidean(FlatVectorManifold, OriginIsometry):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The set of well-represented points: all of them.
+        """The set of well-represented points: all points.
 
         At distance r from 0 a relative error u of the coordinates moves a point by r·u,
-        so that the amplification is r.
+        so that the amplification of errors is r.
         """
         return FloatSet(amplification=float)  # `float` maps a radius to itself
 

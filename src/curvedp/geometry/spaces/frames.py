@@ -1,4 +1,7 @@
-"""What the spaces of matrices with orthonormal columns have in common."""
+"""Base classes of the spaces whose points are matrices with orthonormal columns. They
+are the Stiefel manifold, the Grassmann manifold, rotations, and (with complex vectors)
+Kendall's shapes.
+"""
 
 from typing import ClassVar
 
@@ -12,7 +15,7 @@ from curvedp.numerics.arrays import like, namespace
 
 
 class EmbeddedMetric(EmbeddedMean):
-    """Homogeneous spaces of matrices with the metric tr(uᵀv) of the embedding."""
+    """Homogeneous spaces of matrices with the metric tr(uᵀv) of the ambient space."""
 
     is_homogeneous = True
 
@@ -53,7 +56,10 @@ class EmbeddedMetric(EmbeddedMean):
 
 
 class OrthonormalFrames(EmbeddedMetric):
-    """Matrices of m rows and r orthonormal columns, or what such matrices stand for.
+    """Spaces whose points are m×r matrices with orthonormal columns, called frames.
+
+    On some of these spaces a point is a class of such matrices, such as all bases of a
+    subspace.
 
     Parameters
     ----------
@@ -67,7 +73,7 @@ class OrthonormalFrames(EmbeddedMetric):
 
     @property
     def embedded_diameter(self) -> float:
-        """The largest distance of embedded frames: 2, because they are unit vectors."""
+        """The largest distance of two embedded frames: 2, because they are unit vectors."""
         return 2.0
 
     @property
@@ -89,7 +95,7 @@ class OrthonormalFrames(EmbeddedMetric):
         Parameters
         ----------
         x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+            Any array, usually one near the manifold.
 
         Returns
         -------
@@ -114,7 +120,7 @@ class OrthonormalFrames(EmbeddedMetric):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         xp = namespace(x)
         U, singular_values, Vh = matrix.svd(matrix.well_scaled(x))
@@ -152,7 +158,7 @@ class OrthonormalFrames(EmbeddedMetric):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -166,8 +172,8 @@ class OrthonormalFrames(EmbeddedMetric):
     def _normal_from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector orthogonal to the columns of p with coordinates z.
 
-        The block reflector of p carries matrices whose first r rows vanish to those
-        whose columns are orthogonal to the columns of p.
+        The block reflector of p is an orthogonal matrix that carries the matrices whose
+        first r rows are 0 to those whose columns are orthogonal to the columns of p.
 
         Parameters
         ----------
@@ -181,6 +187,7 @@ class OrthonormalFrames(EmbeddedMetric):
         array of shape (..., m, r)
             A matrix whose columns are orthogonal to those of p.
         """
+        # The matrix with r rows of zeros above the coordinates, reflected.
         xp = namespace(p, z)
         block = xp.reshape(z, (*z.shape[:-1], self.m - self.r, self.r))
         top = xp.zeros((*z.shape[:-1], self.r, self.r), dtype=z.dtype, device=device(z))
@@ -189,7 +196,7 @@ class OrthonormalFrames(EmbeddedMetric):
     def _normal_coordinates_of(self, p: Array, v: Array) -> Array:
         """Return the coordinates of the part of v orthogonal to the columns of p.
 
-        This inverts `_normal_from_coordinates`.
+        This is the inverse of `_normal_from_coordinates`.
 
         Parameters
         ----------

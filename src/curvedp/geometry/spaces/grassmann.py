@@ -1,9 +1,13 @@
-"""The Grassmann manifold: r-dimensional subspaces of R^m."""
+"""The Grassmann manifold: r-dimensional subspaces of R^m. A point p is an m×r matrix
+whose orthonormal columns are a basis of the subspace. Two bases p and a are aligned if
+pᵀa is symmetric and positive semidefinite: no rotation of a within its subspace brings
+it nearer to p.
+"""
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,23 +18,46 @@ from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import constant, differentiable
 from curvedp.numerics.matrix_functions import polar, sinc, svd, sym_function
 
-# Arguments nearer than this have the derivative half-way as their divided difference.
+# A divided difference at two arguments that are nearer than this is computed as the
+# derivative half-way.
 _CLOSE = 1e-5
 
-# Ranges in which derivatives are computed by series: of 1 − cos θ, and of the argument
-# of sinc√x.
+# Derivatives at arguments below these are computed by series. The arguments are 1 − cos θ
+# of θ/sin θ, and x of sinc√x.
 _COSINE_SERIES_RANGE = 1e-4
 _SINC_SERIES_RANGE = 1e-3
+
+
+class _PolarFactors(NamedTuple):
+    """The polar decomposition pᵀq = HW for bases p and q of two subspaces.
+
+    Attributes
+    ----------
+    H : array, shape (..., r, r)
+        The symmetric positive semidefinite factor, U·diag(cosines)·Uᵀ.
+    W : array, shape (..., r, r)
+        The orthogonal factor. The basis qWᵀ is aligned with p.
+    cosines : array, shape (..., r)
+        The eigenvalues of H, which are the cosines of the principal angles.
+    U : array, shape (..., r, r)
+        The eigenvectors of H.
+    """
+
+    H: Array
+    W: Array
+    cosines: Array
+    U: Array
 
 
 @dataclass(frozen=True)
 class Grassmann(OrthonormalFrames):
     """r-dimensional subspaces of R^m, 0 < r < m, with distance √Σθ².
 
-    The θ are the principal angles. A point is an m×r matrix with orthonormal columns,
-    any basis of the subspace: `dist` does not depend on the basis. Tangent vectors at p
-    are horizontal: m×r matrices v with pᵀv = 0, of length their Frobenius norm. Closed
-    forms of Edelman, Arias & Smith 1998 and Bendokat, Zimmermann & Absil 2024.
+    The θ are the principal angles between two subspaces. A point is an m×r matrix whose
+    orthonormal columns are any basis of the subspace; `dist` does not depend on the
+    basis. Tangent vectors at p are m×r matrices v with pᵀv = 0 (horizontal vectors),
+    and their length is the Frobenius norm. The closed forms are those of Edelman, Arias
+    & Smith 1998 and Bendokat, Zimmermann & Absil 2024.
 
     Parameters
     ----------
@@ -87,9 +114,9 @@ class Grassmann(OrthonormalFrames):
 
     @cached_property
     def embedded_diameter(self) -> float:
-        """Largest distance of projectors over √r.
+        """The largest distance of two embedded points, the projectors P and Q over √r.
 
-        ‖P − Q‖² = 2(r − tr PQ) ≤ 2·min(r, m − r).
+        It follows from ‖P − Q‖² = 2(r − tr PQ) ≤ 2·min(r, m − r).
         """
         return float((2 * self.ranks[0] / self.r) ** 0.5)
 
@@ -110,6 +137,7 @@ class Grassmann(OrthonormalFrames):
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
+        # With an axis for the vectors of a basis of the tangent space.
         p = np.asarray(p)[..., None, :, :]
         v = np.asarray(v)[..., None, :, :]
         basis = np.asarray(self.from_coordinates(p, np.eye(self.dim)))
@@ -119,12 +147,12 @@ class Grassmann(OrthonormalFrames):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        It is p·cos√X + v·sinc√X with X = vᵀv, in a basis that is aligned with p
+        The end is p·cos√X + v·sinc√X with X = vᵀv, a basis that is aligned with p
         (Edelman, Arias & Smith 1998, Theorem 2.3). With the singular value
-        decomposition v = U·s·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Orthonormal
-        factors on both sides make the result orthonormal to round-off, whatever the
-        length of v. Under differentiation U, s and V are constants, and terms of value
-        0 carry the derivative.
+        decomposition v = U·diag(s)·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Because
+        U and V are orthonormal, the result is orthonormal up to round-off, whatever the
+        length of v. Automatic differentiation treats U, s and V as constants
+        (`constant`); terms are added that are 0 in value and have the right derivative.
 
         Parameters
         ----------
@@ -149,16 +177,19 @@ class Grassmann(OrthonormalFrames):
             a, b = s[..., :, None], s[..., None, :]
             return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
 
+        # V(cos s − 1)Vᵀ as a function of X = vᵀv, with its derivative.
         gram = v.mT @ v
         cosine_minus_one = sym_function(
             gram, V, -2 * xp.sin(s / 2) ** 2, cosine_divided_differences
         )
 
-        # A direction that a long v has by round-off only need not be orthogonal to p.
+        # If v is long, a direction of U may consist of its round-off only. Such a
+        # direction need not be orthogonal to p, so it is projected.
         U = self.to_tangent(p, U)
         step = (U * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
-            # Zero in value: the derivative of v·sinc√X by the product rule.
+            # Terms that are 0 in value and have the derivative of v·sinc√X, by the
+            # product rule.
             gram_change = gram - constant(gram)
             sinc_change = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
             from_v = (v - constant_v) @ V * sinc(xp, s)[..., None, :]
@@ -169,10 +200,11 @@ class Grassmann(OrthonormalFrames):
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to q.
 
-        It is (I − ppᵀ)q·Wᵀ·φ(P), with the polar decomposition pᵀq = PW and φ(cos θ) =
-        θ/sin θ. The principal angles θ have their cosines as eigenvalues of P. Small
-        ones keep their digits because (I − ppᵀ)q is computed from q − p. If an angle is
-        π/2, W is not unique, and one of the shortest velocities is returned.
+        Let pᵀq = HW be the polar decomposition, with H symmetric and W orthogonal. The
+        eigenvalues of H are the cosines of the principal angles θ. The velocity is
+        (I − ppᵀ)q·Wᵀ·φ(H) with φ(cos θ) = θ/sin θ. It keeps the digits of small angles
+        because (I − ppᵀ)q is computed from q − p. If an angle is π/2, W is not unique,
+        and one of the shortest velocities is returned.
 
         Parameters
         ----------
@@ -185,21 +217,27 @@ class Grassmann(OrthonormalFrames):
             The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
-        W, P, cosines, U = self._align(p, q)
-        stretch = sym_function(
-            P,
-            U,
-            _angle_over_sine(xp, cosines),
-            lambda: _angle_over_sine_divided_differences(xp, cosines),
+        factors = self._polar_factors(p, q)
+
+        def divided_differences() -> Array:
+            """Return the divided differences of φ, which give the derivative of φ(H)."""
+            return _angle_over_sine_divided_differences(xp, factors.cosines)
+
+        phi_of_H = sym_function(
+            factors.H,
+            factors.U,
+            _angle_over_sine(xp, factors.cosines),
+            divided_differences,
         )
-        return self.to_tangent(p, q - p) @ W.mT @ stretch
+        return self.to_tangent(p, q - p) @ factors.W.mT @ phi_of_H
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v moved from p to q by parallel transport along the shortest geodesic.
 
-        With the polar decomposition pᵀq = PW and the basis a = qWᵀ of the second
-        subspace, which is aligned with p, it is (v − (p + a)(I + P)⁻¹aᵀv)·W. The result
-        is tangent at q, not at another basis of the same subspace.
+        Let pᵀq = HW be the polar decomposition, with H symmetric and W orthogonal. Then
+        a = qWᵀ (`aligned_q`) is the basis of the second subspace that is aligned with
+        p, and the transported vector is (v − (p + a)(I + H)⁻¹aᵀv)·W. The factor W leads
+        from the basis a back to the basis q, at which the result is tangent.
 
         Parameters
         ----------
@@ -214,11 +252,15 @@ class Grassmann(OrthonormalFrames):
             The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
-        W, P, _, _ = self._align(p, q)
-        aligned = q @ W.mT
-        identity = like(P, np.eye(self.r))
-        coefficients = xp.linalg.solve(identity + P, aligned.mT @ v)
-        return (v - (p + aligned) @ coefficients) @ W
+        factors = self._polar_factors(p, q)
+        H, W = factors.H, factors.W
+        aligned_q = q @ W.mT
+
+        # The transported vector at the basis aligned_q, and then at the basis q.
+        identity = like(H, np.eye(self.r))
+        coefficients = xp.linalg.solve(identity + H, aligned_q.mT @ v)
+        moved = v - (p + aligned_q) @ coefficients
+        return moved @ W
 
     def embed(self, X: Array) -> np.ndarray:
         """Return the vectors that represent points in a Euclidean space.
@@ -245,8 +287,9 @@ class Grassmann(OrthonormalFrames):
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
         """Return the point whose embedding is nearest to a vector z.
 
-        It is the span of the r leading eigenvectors of the symmetric matrix whose
-        entries `embed` would arrange as z.
+        The vector z lists the upper triangle of a symmetric matrix, in the way of
+        `embed`: the off-diagonal entries are times √2. The nearest point is the span of
+        the r leading eigenvectors of this matrix.
 
         Parameters
         ----------
@@ -262,8 +305,8 @@ class Grassmann(OrthonormalFrames):
         upper_triangle = np.zeros((self.m, self.m))
         upper_triangle[rows, columns] = z / np.where(rows == columns, 1.0, 2**0.5)
         symmetric = upper_triangle + np.triu(upper_triangle, 1).T
-        eigenvectors: np.ndarray = np.linalg.eigh(symmetric)[1]  # eigenvalues ascend
-        return eigenvectors[:, ::-1][:, : self.r]
+        _, eigenvectors = np.linalg.eigh(symmetric)  # eigenvalues ascend
+        return np.asarray(eigenvectors[:, ::-1][:, : self.r])
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """Return the part of x orthogonal to the subspace: x − p·pᵀx.
@@ -313,8 +356,8 @@ class Grassmann(OrthonormalFrames):
         """
         return self._normal_coordinates_of(p, v)
 
-    def _align(self, p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-        """Return the polar decomposition pᵀq = PW, which aligns the bases p and qWᵀ.
+    def _polar_factors(self, p: Array, q: Array) -> _PolarFactors:
+        """Return the polar decomposition pᵀq = HW, with which qWᵀ is aligned with p.
 
         Parameters
         ----------
@@ -323,17 +366,14 @@ class Grassmann(OrthonormalFrames):
 
         Returns
         -------
-        W, P : array, shape (..., r, r)
-            The orthogonal and the symmetric factor.
-        cosines : array, shape (..., r)
-            The eigenvalues of P: cosines of the principal angles.
-        U : array, shape (..., r, r)
-            The eigenvectors of P.
+        _PolarFactors
+            The factors H and W, the eigenvalues of H and its eigenvectors.
         """
-        C = p.mT @ q
-        W, cosines, U = polar(C)
-        P = C @ W.mT
-        return W, (P + P.mT) / 2, cosines, U
+        product = p.mT @ q
+        W, cosines, U = polar(product)
+        H = product @ W.mT
+        symmetric_H = (H + H.mT) / 2  # removes the round-off of the product
+        return _PolarFactors(symmetric_H, W, cosines, U)
 
 
 def _angle_over_sine(xp: Any, cosine: Array) -> Array:
@@ -365,9 +405,11 @@ def _angle_over_sine(xp: Any, cosine: Array) -> Array:
 def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
     """Return the divided differences of f(cos θ) = θ/sin θ at pairs of cosines.
 
-    A divided difference is (f(x) − f(y))/(x − y). Where two cosines are close it is the
-    derivative half-way, (cθ/sin θ − 1)/sin²θ with c = cos θ. Next to c = 1 that is the
-    series −1/3 − 4x/15 − 6x²/35 in x = 1 − c.
+    Automatic differentiation of `log` needs them. A divided difference is
+    (f(x) − f(y))/(x − y). If two cosines are close, it is replaced by the derivative
+    half-way between them, (cθ/sin θ − 1)/sin²θ with c = cos θ (`middle`). Near c = 1
+    the derivative is computed by the series −1/3 − 4δ/15 − 6δ²/35 in δ = 1 − c
+    (`defect`).
 
     Parameters
     ----------
@@ -381,12 +423,14 @@ def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
     array, shape (..., r, r)
         An entry for each pair.
     """
+    # All pairs of cosines, and the point half-way between them.
     x, y = cosines[..., :, None], cosines[..., None, :]
     middle = (x + y) / 2
     is_close = xp.abs(x - y) < _CLOSE
     defect = 1 - xp.where(middle < 1, middle, 1.0)
     is_next_to_one = defect < _COSINE_SERIES_RANGE
 
+    # The derivative half-way.
     safe_middle = xp.where(is_next_to_one, 0.0, middle)
     closed_form = (safe_middle * _angle_over_sine(xp, safe_middle) - 1) / (
         1 - safe_middle * safe_middle
@@ -401,9 +445,10 @@ def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
 def _sinc_divided_differences(xp: Any, s: Array) -> Array:
     """Return the divided differences of the function f(x) = sinc√x at pairs of x = s².
 
-    A divided difference is (f(a²) − f(b²))/(a² − b²). Where two arguments are close it
-    is the derivative (cos s − sinc s)/(2s²) half-way. Near 0 that is the series −1/6 +
-    x/60 − x²/1680.
+    Automatic differentiation of `exp` needs them. A divided difference is
+    (f(a²) − f(b²))/(a² − b²). If two arguments are close, it is replaced by the
+    derivative half-way between them, (cos s − sinc s)/(2s²). Near 0 the derivative is
+    computed by the series −1/6 + x/60 − x²/1680.
 
     Parameters
     ----------
@@ -417,12 +462,14 @@ def _sinc_divided_differences(xp: Any, s: Array) -> Array:
     array, shape (..., r, r)
         An entry for each pair.
     """
+    # All pairs, and the argument x half-way between their squares.
     a, b = s[..., :, None], s[..., None, :]
     gap = a * a - b * b
     square = (a * a + b * b) / 2  # x half-way
     is_close = xp.abs(gap) < _CLOSE
     is_tiny = square < _SINC_SERIES_RANGE
 
+    # The derivative half-way.
     root = xp.sqrt(xp.where(is_tiny, 1.0, square))
     closed_form = (xp.cos(root) - sinc(xp, root)) / (2 * root * root)
     series = -1 / 6 + square * (1 / 60 - square / 1680)

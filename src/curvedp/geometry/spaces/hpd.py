@@ -1,6 +1,6 @@
-"""Hermitian positive definite matrices under the affine-invariant metric.
-
-They are complex covariances, such as cross-spectral matrices.
+"""Hermitian positive definite matrices under the affine-invariant metric. They are
+complex covariance matrices, such as cross-spectral matrices. A point is stored as a
+real array, with real and imaginary parts on the last axis.
 """
 
 import math
@@ -24,12 +24,14 @@ from curvedp.numerics.matrix_functions import lower_triangle
 class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
     """Hermitian positive definite m×m matrices with ⟨U, V⟩_P = Re tr(P⁻¹U P⁻¹V).
 
-    A Hadamard manifold with curvature −¼‖[X, Y]‖² in [−½, 0] (Böttcher & Wenzel 2008),
-    as for real matrices. A point is a real array (m, m, 2), real and imaginary parts on
-    the last axis; `from_complex` and `to_complex` translate. Replacing each entry a +
-    ib by the block [[a, −b], [b, a]] makes it a point of SPD(2m), a totally geodesic
-    part of it at √2 times the distance, and a real Cholesky factor of these blocks is
-    that of the complex one: every kernel is SPD's, with its digits.
+    This is a Hadamard manifold with curvature −¼‖[X, Y]‖² in [−½, 0] (Böttcher & Wenzel
+    2008), as for real matrices. A point is a real array of shape (m, m, 2), with real
+    and imaginary parts on the last axis; `from_complex` and `to_complex` convert.
+
+    If each entry a + ib is replaced by the block [[a, −b], [b, a]], the matrix becomes a
+    point of SPD(2m). The images are a totally geodesic part of SPD(2m), in which
+    distances are √2 times as large. So all kernels are those of SPD(2m), and as
+    accurate.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The bounds [−½, 0] of sectional curvatures; 0 for m = 1, which has no planes."""
+        """The bounds [−½, 0] of sectional curvatures; 0 for m = 1, which is a curve."""
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
     @cached_property
@@ -157,7 +159,7 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
     def from_model(self, y: Array) -> Array:
         """Return the Hermitian matrix whose real blocks are nearest to those of y.
 
-        The entry a + ib stands for the block [[a, −b], [b, a]].
+        The real block of an entry a + ib is [[a, −b], [b, a]].
 
         Parameters
         ----------
@@ -178,8 +180,9 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
     def coordinates_to_model(self, z: Array) -> Array:
         """Return the coordinates in SPD(2m) of a vector with coordinates z.
 
-        A real symmetric matrix with 2m rows holds every coordinate of the Hermitian
-        matrix twice, up to sign; both copies are divided by √2.
+        The real symmetric matrix with 2m rows contains every coordinate of the
+        Hermitian matrix twice, up to sign. Both copies are divided by √2, so that the
+        length stays the same.
 
         Parameters
         ----------
@@ -226,11 +229,11 @@ class _CopyPattern(NamedTuple):
     Attributes
     ----------
     source : array of int, shape (m(2m + 1),)
-        Which coordinate of a Hermitian matrix each one copies.
+        For each coordinate of SPD(2m), the index of the coordinate that it copies.
     sign : array of shape (m(2m + 1),)
-        With which sign; 0 where it copies none.
+        The sign of the copy, 1 or −1; 0 for a coordinate that is always 0.
     copy_indices : array of int, shape (2m²,)
-        The indices of the two copies of each coordinate, in pairs.
+        The indices in SPD(2m) of the two copies of each coordinate of HPD(m), in pairs.
     """
 
     source: np.ndarray
@@ -242,10 +245,10 @@ class _CopyPattern(NamedTuple):
 def _copy_pattern(m: int) -> _CopyPattern:
     """Return how coordinates of real 2m×2m matrices copy those of Hermitian m×m ones.
 
-    The coordinates of a Hermitian matrix are its diagonal, then the real and then the
-    imaginary parts below it. A Hermitian matrix whose coordinates are the numbers 1, 2,
-    3, … is turned into a real matrix, whose entries then tell, up to sign, which
-    coordinate they copy.
+    The coordinates of a Hermitian matrix are its diagonal, then the real parts below the
+    diagonal and then the imaginary parts. To find the pattern, a Hermitian matrix whose
+    coordinates are 1, 2, 3, … is turned into a real matrix. Up to sign, each entry of
+    that matrix is then the number of the coordinate that it copies.
 
     Parameters
     ----------
@@ -255,8 +258,9 @@ def _copy_pattern(m: int) -> _CopyPattern:
     Returns
     -------
     _CopyPattern
-        Which coordinate each one copies, with which sign, and where the copies are.
+        The index and the sign of each copy, and the positions of all copies.
     """
+    # The Hermitian matrix whose coordinates are their own numbers, from 1 on.
     row, column = np.tril_indices(m, -1)
     diagonal = np.arange(m)
     real, imaginary = m + 1 + np.arange(2 * len(row)).reshape(2, -1)
@@ -267,6 +271,7 @@ def _copy_pattern(m: int) -> _CopyPattern:
     numbered[row, column, 1] = imaginary
     numbered[column, row, 1] = -imaginary
 
+    # The lower triangle of its real form.
     signed_numbers = np.asarray(
         lower_triangle(HPDAffineInvariant(m).to_model(numbered), 0)
     )
@@ -274,7 +279,7 @@ def _copy_pattern(m: int) -> _CopyPattern:
     return _CopyPattern(
         source=np.maximum(numbers - 1, 0),
         sign=np.sign(signed_numbers),
-        # The m zeros come first: entries that copy nothing.
+        # In the order of numbers, the m entries 0, which copy nothing, come first.
         copy_indices=np.argsort(numbers, kind="stable")[m:],
     )
 
@@ -290,7 +295,7 @@ def _hermitian_part(x: Array) -> Array:
     Returns
     -------
     array of shape (..., m, m, 2)
-        The parts, stored alike: a + aᵀ and b − bᵀ, halved.
+        The Hermitian parts (a + aᵀ)/2 + i·(b − bᵀ)/2, stored in the same way.
     """
     a, b = x[..., 0], x[..., 1]
     return namespace(x).stack([a + a.mT, b - b.mT], axis=-1) / 2

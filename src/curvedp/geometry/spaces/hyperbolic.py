@@ -1,12 +1,14 @@
-"""Hyperbolic space H^d of curvature −1: the forms that its two models share.
+"""Hyperbolic space H^d of curvature −1: the formulas that its two models share. The
+models are the hyperboloid and the ball. On the hyperboloid a point has a time
+coordinate, the hyperbolic cosine of its distance from the origin, and a spatial part, a
+vector x of R^d whose length is the hyperbolic sine.
 
-Far out, the ambient coordinates are exponentially larger than what they say about the
-point: at distance a from the origin, a displacement of unit length has a radial ambient
-size of cosh a and a tangential one of 1. Every form here therefore splits a vector into
-its part along the footpoint's direction and the part orthogonal to it
-(`elementary.orthogonal_part` keeps the digits of the latter), and adds terms of one
-sign. Near the origin, where polar coordinates are singular and would spoil gradients,
-the plain forms are well conditioned and are used instead.
+Far from the origin, at distance a, a displacement of unit length changes the ambient
+coordinates by cosh a in the radial direction and by 1 in tangential ones. So the
+formulas here split a vector at a point into its part along x and the part orthogonal to
+x (`elementary.orthogonal_part` keeps the digits of the latter), and add terms of one
+sign. Near the origin polar coordinates are singular and would spoil gradients. There the
+plain formulas are well conditioned and are used instead.
 """
 
 import math
@@ -27,15 +29,16 @@ from curvedp.numerics.constant_work import in_public_time
 from curvedp.numerics.elementary import cosh_sinhc, euclidean_norm, safe_sqrt
 from curvedp.numerics.threads import blocks
 
-_BLOCK_NUMBERS = 1 << 15  # numbers of one array that are worked on together
+# How many numbers of one array are worked on together.
+_BLOCK_NUMBERS = 1 << 15
 
-# Distance from the origin up to which points are well represented: e^15 units of
-# round-off are 4e-10.
+# Points up to this distance from the origin are well represented: e^15 units of round-off
+# are 4e-10.
 _SAFE_RADIUS = 15.0
 
 
 class Hyperbolic(VectorManifold, OriginIsometry):
-    """Hyperbolic space of curvature −1: what its two models share.
+    """Hyperbolic space of curvature −1, the base class of its two models.
 
     Attributes
     ----------
@@ -120,9 +123,9 @@ def _roundoff_amplification(radius: float) -> float:
 def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """Decorate a method so that large NumPy batches are computed block by block.
 
-    The methods here take some hundred small steps. With ten thousand records at once
-    most of the time would go into memory for intermediate results; those of a block
-    stay in the processor's cache.
+    The kernels of hyperbolic spaces consist of some hundred small steps. For ten
+    thousand records at once, most of the time would be spent on writing intermediate
+    results to memory. Those of a block stay in the processor's cache.
 
     Parameters
     ----------
@@ -152,8 +155,9 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
         Returns
         -------
         array
-            What the kernel returns for all vectors at once.
+            The results of the kernel for all vectors.
         """
+        # Nothing to do for other libraries, for a single vector and for one block.
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)
         batch_shape = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
@@ -167,8 +171,8 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
         results = []
         for block in blocks(n_records, block_size):
             n_in_block = block.stop - block.start
-            # A single record would be summed in another order than in a batch
-            # (`elementary.dot`), and its last digits would differ. So it is doubled.
+            # For a single record `elementary.dot` adds in another order than for a
+            # batch, and the last digits would differ. So the record is taken twice.
             rows: Any = block if n_in_block > 1 else [block.start, block.start]
             arguments = [a if a.ndim == 1 else a[rows] for a in flat_arrays]
             results.append(kernel(self, *arguments)[:n_in_block])
@@ -219,9 +223,9 @@ def dot(xp: Any, u: Array, v: Array) -> Array:
 
 
 def hypot_one(xp: Any, x: Array) -> Array:
-    """Return √(1 + x²) without overflow, smooth at 0.
+    """Return √(1 + x²) without overflow, by a function that is smooth at 0.
 
-    The library's `hypot` would take ten times as long.
+    The `hypot` of array libraries takes ten times as long.
 
     Parameters
     ----------
@@ -277,7 +281,7 @@ def apply_where(
     xp : module
         The array library.
     condition : array of bool, shape (..., 1)
-        Which entries `near` computes.
+        True for the entries that `near` computes.
     near, far : callables
         Functions without arguments that return the values of all entries.
 
@@ -298,11 +302,11 @@ def polar_exp(
 ) -> Array:
     """Return the end of a geodesic on the hyperboloid that starts far from the origin.
 
-    The start is a point with spatial part x. With a its distance from the origin, n the
-    length of the velocity and ψ its angle to the radial direction, the component of the
-    end point along x is sinh a·cosh n + cosh a·sinh n·cos ψ. For velocities toward the
-    origin this cancels, and sinh(a − n) + cosh a·sinh n·(1 + cos ψ) is used, where
-    n(1 + cos ψ) = |tangential|²/(n − radial).
+    Let x be the spatial part of the start and a its distance from the origin. Let n be
+    the length of the velocity and ψ its angle to the radial direction. The component of
+    the end point along x is sinh a·cosh n + cosh a·sinh n·cos ψ. For velocities toward
+    the origin the two terms cancel. Then the equal expression sinh(a − n) +
+    cosh a·sinh n·(1 + cos ψ) is used, with n(1 + cos ψ) = |tangential|²/(n − radial).
 
     Parameters
     ----------
@@ -323,8 +327,9 @@ def polar_exp(
     tangential_square = dot(xp, tangential, tangential)
     squared_speed = radial * radial + tangential_square  # n²
     cosh, sinhc = cosh_sinhc(xp, squared_speed)  # cosh n and sinh(n)/n
-    outward = cosh * length + sinhc * radial * time
 
+    # The component along x, by the first expression and by the second one.
+    outward = cosh * length + sinhc * radial * time
     goes_inward = radial < -1
     speed = safe_sqrt(xp, xp.where(goes_inward, squared_speed, 1.0))
     inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * tangential_square / (
@@ -340,12 +345,13 @@ def rotate_by_holonomy(
 ) -> Array:
     """Return the coordinates of a vector after parallel transport from w to y.
 
-    Coordinates at a point refer to the frame that parallel transport along the ray from
-    the origin gives it. In these frames the transport from w to y is a rotation in the
-    plane of w and y. Its angle is the area A of the geodesic triangle of the origin, w
-    and y: tan(A/2) = |w∧y|/(1 − ⟨w,y⟩) for vectors of the ball model (Ungar 2008,
-    gyr[y, −w]). Its Cayley form needs no angle and is smooth where w and y are
-    parallel.
+    Coordinates at a point refer to the frame that is transported in parallel from the
+    origin to that point. In these frames the transport from w to y is a rotation in the
+    plane of w and y, the holonomy of the geodesic triangle of the origin, w and y. The
+    angle of the rotation is the area A of the triangle, with tan(A/2) =
+    |w∧y|/(1 − ⟨w,y⟩) for vectors of the ball model (Ungar 2008, gyr[y, −w]). The
+    rotation is computed by its Cayley transform, which needs no angle and is smooth if
+    w and y are parallel.
 
     Parameters
     ----------
@@ -369,6 +375,9 @@ def rotate_by_holonomy(
     u_square = dot(xp, u, u)
     w_part = dot(xp, w, z)
     u_part = dot(xp, u, z)
+
+    # The rotation minus the identity, applied to z: terms of first and second order in
+    # the skew matrix wuᵀ − uwᵀ.
     scale = 2 / (w_square * u_square + one_minus_inner * one_minus_inner)
     first_order = u_part * w - w_part * u
     second_order = u_square * w_part * w + w_square * u_part * u

@@ -1,8 +1,7 @@
-"""Kendall's shape space: k planar landmarks up to moving, scaling and rotating them.
-
-As complex vectors, shapes are the points of a complex projective space. A complex
-number is an array (..., 1, 2) of its real and imaginary part, and landmarks are (...,
-k, 2).
+"""Kendall's shape space: k planar landmarks up to translation, scaling and rotation. A
+landmark (x, y) is read as the complex number x + iy, so that k landmarks are a complex
+vector and shapes are the points of a complex projective space. Arrays are real: a
+complex number has the shape (..., 1, 2), and k landmarks have the shape (..., k, 2).
 """
 
 import math
@@ -21,11 +20,11 @@ from curvedp.numerics.elementary import cos_sinc, safe_sqrt, versine_quotient
 class KendallShapes(EmbeddedMetric):
     """Shapes of k ≥ 3 labeled landmarks in the plane (Kendall 1984).
 
-    Points are preshapes: centered k×2 arrays of Frobenius norm 1. A shape is a preshape
-    modulo rotations of the plane; as complex vectors this is the projective space
-    ℂP^{k−2} with the Fubini–Study metric. Tangent vectors are horizontal: centered and
-    orthogonal to p and to i·p. The distance arccos|⟨p, q⟩| ∈ [0, π/2] is written with
-    the angle's sine and cosine so that it keeps its digits at both ends.
+    Points are preshapes: centered k×2 arrays of Frobenius norm 1. A shape is the class
+    of all rotations of a preshape. As complex vectors, shapes are the projective space
+    ℂP^{k−2} with the Fubini–Study metric. Tangent vectors at p are centered and
+    orthogonal to p and to i·p. The distance arccos|⟨p, q⟩| ∈ [0, π/2] is computed from
+    the sine and the cosine of the angle, so that it keeps its digits at both ends.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ class KendallShapes(EmbeddedMetric):
     injectivity_radius = math.pi / 2
     is_symmetric = True
 
-    # Of the projectors zz*: ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|².
+    # A point z is embedded as the projector zz*, and ‖zz* − ww*‖² = 2 − 2|⟨z, w⟩|².
     embedded_diameter = float(2**0.5)
 
     @property
@@ -64,8 +63,8 @@ class KendallShapes(EmbeddedMetric):
     def curvature_bounds(self) -> tuple[float, float]:
         """The bounds [1, 4] of sectional curvatures; 4 for triangles.
 
-        A plane at the angle α to its turn by i has curvature 1 + 3cos²α. The shapes of
-        triangles, ℂP¹, are a sphere of radius ½.
+        A plane spanned by orthonormal u and v has curvature 1 + 3⟨u, i·v⟩². The shapes
+        of triangles, ℂP¹, are a sphere of radius ½.
         """
         return (4.0, 4.0) if self.k == 3 else (1.0, 4.0)
 
@@ -91,8 +90,8 @@ class KendallShapes(EmbeddedMetric):
     def jacobi_operator(self, p: Array, v: Array) -> np.ndarray:
         """Return the matrix of the curvature operator u ↦ R(u, v)v in coordinates at p.
 
-        It is that of a complex projective space: the curvature is 1, and 3 more along
-        i·v.
+        It is the operator of a complex projective space: planes that contain v have
+        curvature 1, and the plane of v and i·v has 3 more.
 
         Parameters
         ----------
@@ -106,6 +105,7 @@ class KendallShapes(EmbeddedMetric):
         """
         if self.constant_curvature is not None:
             return super().jacobi_operator(p, v)
+        # The coordinates of v, and those of i·v, as pairs of real and imaginary parts.
         z = np.asarray(self.to_coordinates(p, v))
         pairs = z.reshape(*z.shape[:-1], -1, 2)
         i_times_z = np.stack([-pairs[..., 1], pairs[..., 0]], axis=-1).reshape(z.shape)
@@ -129,17 +129,18 @@ class KendallShapes(EmbeddedMetric):
         """
         xp = namespace(p, v)
         square = xp.sum(v * v, axis=(-2, -1), keepdims=True)
-        sinc = cos_sinc(xp, square)[1]
+        _, sinc = cos_sinc(xp, square)
         one_minus_cosine = square * versine_quotient(xp, square)
         return p + (v * sinc - p * one_minus_cosine)
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to the shape of q.
 
-        It leads to the rotation of q that is nearest to p. With θ the distance and w
-        the part of q that is tangent at p, |w| = sin θ and |⟨p, q⟩| = cos θ; w is
-        computed from q − p, which keeps the digits of near points. At distance π/2 no
-        rotation of q is nearest, and one of the shortest velocities is returned.
+        The geodesic leads to the rotation of q that is nearest to p. Let θ be the
+        distance and w the part of q that is tangent at p. Then |w| = sin θ and
+        |⟨p, q⟩| = cos θ. The part w is computed from q − p, which keeps the digits of
+        near points. At distance π/2 all rotations of q are equally near, and one of the
+        shortest velocities is returned.
 
         Parameters
         ----------
@@ -167,9 +168,10 @@ class KendallShapes(EmbeddedMetric):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v transported in parallel along the shortest geodesic from p to q.
 
-        As complex vectors, let φ be the phase of ⟨p, q⟩, and a = φ̄·q the rotation of q
-        nearest to p. The unitary map that takes p to a, and changes nothing orthogonal
-        to both, moves v; the result is multiplied by φ, to be tangent at q.
+        In complex vectors, let φ be the phase of ⟨p, q⟩, and a = φ̄·q the rotation of q
+        nearest to p. The transport applies to v the unitary map that takes p to a and
+        changes nothing orthogonal to both. Then the result is multiplied by φ, so that
+        it is tangent at q.
 
         Parameters
         ----------
@@ -198,7 +200,7 @@ class KendallShapes(EmbeddedMetric):
         Parameters
         ----------
         x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+            Any array, usually one near the manifold.
 
         Returns
         -------
@@ -206,7 +208,7 @@ class KendallShapes(EmbeddedMetric):
             The points.
         """
         xp = namespace(x)
-        point, all_equal = self._preshape(x, 0.0)
+        point, all_equal = self._preshape(x, tolerance=0.0)
         return xp.where(all_equal & ~xp.isnan(point), like(x, self.origin), point)
 
     def from_record(self, x: Array) -> Array:
@@ -222,7 +224,7 @@ class KendallShapes(EmbeddedMetric):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         xp = namespace(x)
         tolerance = self.k * float(xp.finfo(x.dtype).eps)
@@ -253,6 +255,7 @@ class KendallShapes(EmbeddedMetric):
         largest_coordinate = xp.max(xp.abs(x), axis=(-2, -1), keepdims=True)
         all_equal = ~(extent > tolerance * largest_coordinate)  # true for NaN
 
+        # Scale before squares are taken, so that they neither overflow nor underflow.
         moved = moved / xp.where(all_equal, 1.0, extent)
         centered = moved - xp.mean(moved, axis=-2, keepdims=True)
         square = xp.sum(centered * centered, axis=(-2, -1), keepdims=True)
@@ -285,8 +288,8 @@ class KendallShapes(EmbeddedMetric):
     def from_embedding(self, z: np.ndarray) -> np.ndarray:
         """Return the point whose embedding is nearest to a vector z.
 
-        It is the leading eigenvector of the Hermitian matrix whose entries `embed`
-        would arrange as z.
+        The vector z lists the entries of a Hermitian matrix, in the order of `embed`.
+        The nearest point is the leading eigenvector of this matrix.
 
         Parameters
         ----------
@@ -298,12 +301,15 @@ class KendallShapes(EmbeddedMetric):
         array of shape point_shape
             The point.
         """
+        # The Hermitian matrix: z contains its diagonal, and then the real and imaginary
+        # parts above it, times √2.
         rows, columns = np.triu_indices(self.k, 1)
         upper = np.zeros((self.k, self.k), dtype=np.complex128)
         real, imaginary = np.split(z[self.k :], 2)
         upper[rows, columns] = (real + 1j * imaginary) / 2**0.5
         hermitian = upper + np.conj(upper.T) + np.diag(z[: self.k])
-        leading = np.linalg.eigh(hermitian)[1][:, -1]  # eigenvalues ascend
+        _, eigenvectors = np.linalg.eigh(hermitian)  # eigenvalues ascend
+        leading = eigenvectors[:, -1]
         return np.asarray(self.project(np.stack([leading.real, leading.imag], axis=-1)))
 
     def to_tangent(self, p: Array, x: Array) -> Array:
@@ -328,12 +334,14 @@ class KendallShapes(EmbeddedMetric):
         return centered - _multiply(coefficient, p)
 
     def residual(self, p: Array) -> Array:
-        """Return the larger of |centroid| and | |p| − 1 |.
+        """Return how far landmarks p are from centered and of norm 1.
+
+        It is the larger one of |centroid| and | |p| − 1 |.
 
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -349,10 +357,11 @@ class KendallShapes(EmbeddedMetric):
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
 
-        As complex vectors with k entries, tangent vectors are those orthogonal to
-        (1, …, 1) and to p. Two reflections carry the vectors whose first two entries
-        are 0 there: the first takes e₁ of the last k − 1 entries to p, the second takes
-        e₁ to the direction of (1, …, 1). They need O(k) operations.
+        As complex vectors with k entries, the tangent vectors at p are those orthogonal
+        to (1, …, 1) and to p. Two reflections map to them the vectors whose first two
+        entries are 0. The first reflection acts on the last k − 1 entries, where it
+        takes the first unit vector to the image of p. The second one takes e₁ to the
+        direction of (1, …, 1) (`_helmert`). Both need O(k) operations.
 
         Parameters
         ----------
@@ -366,9 +375,12 @@ class KendallShapes(EmbeddedMetric):
         array of shape (..., *point_shape)
             The tangent vectors.
         """
+        # z as k − 2 complex numbers, with a zero in front.
         xp = namespace(p, z)
         w = xp.reshape(z, (*z.shape[:-1], self.k - 2, 2))
         w = xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2)
+
+        # The first reflection, and the second one with another zero in front.
         w = self._reflect(self._helmert(p)[..., 1:, :], w)
         return self._helmert(xp.concat([xp.zeros_like(w[..., :1, :]), w], axis=-2))
 
@@ -399,8 +411,9 @@ class KendallShapes(EmbeddedMetric):
     def _helmert(self, x: Array) -> Array:
         """Apply the reflection that swaps e₁ and the unit vector −(1, …, 1)/√k.
 
-        It sends centered vectors to those with a zero first entry. With e = (1, …, 1)
-        and u = e₁ + e/√k, |u|² = 2(1 + 1/√k) and 2⟨u,x⟩/|u|² = (x₁ + Σx/√k)/(1 + 1/√k).
+        It maps centered vectors to those whose first entry is 0. The reflection is
+        x ↦ x − 2⟨u, x⟩/|u|²·u with u = e₁ + (1, …, 1)/√k. Here |u|² = 2(1 + 1/√k), and
+        so 2⟨u, x⟩/|u|² = (x₁ + Σxⱼ/√k)/(1 + 1/√k).
 
         Parameters
         ----------
@@ -423,9 +436,10 @@ class KendallShapes(EmbeddedMetric):
 
     @staticmethod
     def _reflect(a: Array, w: Array) -> Array:
-        """Reflect w by the reflection that swaps the complex lines of e₁ and of a.
+        """Apply to w the reflection that swaps the complex lines of e₁ and of a.
 
-        It is w ↦ w − 2u⟨u, w⟩/|u|² with u = a + phase(a₁)·e₁ and |u|² = 2(1 + |a₁|).
+        The reflection is w ↦ w − 2u⟨u, w⟩/|u|² with u = a + φ·e₁, where φ is the phase
+        of a₁, the first entry of a. Here |u|² = 2(1 + |a₁|).
 
         Parameters
         ----------
@@ -482,7 +496,7 @@ def _hermitian_product(x: Array, y: Array) -> Array:
 
 
 def _multiply(a: Array, x: Array) -> Array:
-    """Return the complex product of one number with every landmark.
+    """Multiply every landmark, read as a complex number, by one complex number.
 
     Parameters
     ----------
@@ -494,7 +508,7 @@ def _multiply(a: Array, x: Array) -> Array:
     Returns
     -------
     array of shape (..., k, 2)
-        The landmarks, turned and scaled alike.
+        The landmarks; all of them are turned and scaled in the same way.
     """
     return a[..., :1] * x + a[..., 1:] * _times_i(x)
 

@@ -1,7 +1,7 @@
-"""The hyperboloid model of hyperbolic space.
-
-Notation: a point is (x₀, x) with time coordinate x₀ = cosh a = √(1 + |x|²) and spatial
-part x of length sinh a, a the distance from the origin (1, 0, …, 0).
+"""The hyperboloid model of hyperbolic space. A point is a vector (x₀, x) with the time
+coordinate x₀ = cosh a and the spatial part x, a vector of length sinh a, where a is the
+distance from the origin (1, 0, …, 0). The Minkowski product of two vectors is −x₀y₀ +
+⟨x, y⟩; a boost is an isometry that moves a given point to the origin or back.
 """
 
 from functools import cached_property
@@ -32,27 +32,29 @@ from curvedp.numerics.elementary import (
     orthogonal_part,
 )
 
-# Squares above this have not lost digits to underflow.
+# A square above this number has not lost digits to underflow.
 _LEAST_SQUARE = 1e-250
 
-# Time coordinate up to which the plain chord |y − x|² − (y₀ − x₀)² keeps its digits: it
-# loses a factor of 2·64.
+# Up to this time coordinate the plain formula |y − x|² − (y₀ − x₀)² for a squared chord is
+# accurate: cancellation multiplies its relative error by at most 2·8².
 _LARGEST_TIME = 8.0
 
-# Length of the spatial part up to which the plain forms lose at most a digit.
+# Up to this length of the spatial part the plain formulas lose at most a digit.
 _NEAR = 1.0
 
 
 class Lorentz(Hyperbolic, UnitQuadric):
     """The upper sheet of −x₀² + |x|² = −1 in R^{d+1}, time coordinate first.
 
-    The spatial part is the truth and the time coordinate its lift √(1 + |x|²): kernels
-    read only the spatial part of points and tangent vectors, so round-off of the time
-    coordinate is never mistaken for geometry. Relative error of `dist`, and of the
-    vector `log`: a few units of round-off out to distance 300 from the origin; nothing
-    overflows up to there. A tangent vector far out is another matter: at distance a its
-    floats resolve e^a units of round-off of its own length, so that exp(p, log(p, q))
-    misses q by about as much, whatever the algorithm.
+    Kernels read only the spatial part x of points and tangent vectors, and compute the
+    time coordinate √(1 + |x|²) from it. So the round-off of a given time coordinate
+    cannot change a result.
+
+    The relative errors of `dist` and of the vector `log` are a few units of round-off,
+    up to a distance of 300 from the origin, and nothing overflows up to there. Tangent
+    vectors far from the origin cannot be as accurate: at distance a, the floats of a
+    vector determine it to e^a units of round-off of its length. So exp(p, log(p, q))
+    differs from q by about as much, whatever the algorithm.
 
     Parameters
     ----------
@@ -88,11 +90,10 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        It is cosh|v|·p + sinh|v|·v/|v|, with |v| the hyperbolic length of v.
-        Near the origin the velocity is first moved to the origin by a boost, the
-        isometry between p and the origin. Farther out this would lose digits by
-        cancellation, and the velocity is split into its part along the spatial part of
-        p and the part orthogonal to it.
+        The end is cosh|v|·p + sinh|v|·v/|v|, with the hyperbolic length |v| of v. If p
+        is near the origin, a boost moves the velocity to the origin first. Farther out
+        this would lose digits by cancellation. There the velocity is split into its
+        part along the spatial part of p and the part orthogonal to it.
 
         Parameters
         ----------
@@ -134,8 +135,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of the geodesic to q: (D/sinh D)·(q − cosh(D)·p).
 
-        D is the distance. Most points take a fast path, coordinate by coordinate; those
-        for which it is not accurate take `_careful_log`.
+        D is the distance of p and q. For most points a fast formula is used, coordinate
+        by coordinate. Where that is not accurate, `_careful_log` is used.
 
         Parameters
         ----------
@@ -157,17 +158,20 @@ class Lorentz(Hyperbolic, UnitQuadric):
             for batches of short vectors.
             """
             chord = _chord_by_coordinates(p[1:], q[1:])
-            # With x and y the spatial parts and d the distance, y − cosh(d)·x =
-            # (y − x) − (chord²/2)·x, and d/sinh d is computed as in `_careful_log`.
+
+            # D/sinh D for the distance D, computed as in `_careful_log`.
             length = np.sqrt(chord.square)
             factor = 2 * np.arcsinh(length / 2)
             factor = factor / (length * np.sqrt(1 + chord.square / 4))
+
+            # With the spatial parts x and y, y − cosh(D)·x = (y − x) − (chord²/2)·x.
             velocity = [
                 factor * (difference - 0.5 * chord.square * coordinate)
                 for coordinate, difference in zip(
                     chord.x, chord.difference, strict=True
                 )
             ]
+            # The time coordinate that makes the velocity tangent at p.
             time = sum(map(mul, chord.x, velocity)) / chord.x_time
             entries = np.broadcast_arrays(time, *velocity)
             return np.stack(entries, axis=-1), chord.is_accurate
@@ -178,11 +182,11 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def _careful_log(self, p: Array, q: Array) -> Array:
         """Return the logarithm for points at any distance from the origin.
 
-        `log` calls this where its fast formula is not accurate. With the spatial parts
-        x and y of p and q and their distance d, the spatial part of the logarithm is
-        (d/sinh d)·(y − cosh(d)·x). Near the origin it is computed by boosts
-        (`_near_direction`). Farther out it is split into the part along x and the part
-        orthogonal to it (`_far_direction`).
+        `log` calls this method where its fast formula is not accurate. Let x and y be
+        the spatial parts of p and q, and D their distance. The spatial part of the
+        logarithm is (D/sinh D)·(y − cosh(D)·x). For p near the origin it is computed by
+        boosts (`_near_direction`). Farther out it is split into the part along x and
+        the part orthogonal to x (`_far_direction`).
 
         Parameters
         ----------
@@ -201,7 +205,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
         x_time, x_length = lift(xp, x)
         y_time, y_length = lift(xp, y)
 
-        # d/sinh d, with sinh d = 2 sinh(d/2) cosh(d/2) and chord = 2 sinh(d/2)
+        # The factor D/sinh D. The chord is 2·sinh(D/2), and sinh D is
+        # 2·sinh(D/2)·cosh(D/2).
         chord = _chord(xp, x, y, x_length, y_length)
         sinh = chord * xp.sqrt(1 + chord * chord / 4)
         coincide = sinh == 0
@@ -231,7 +236,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def dist(self, p: Array, q: Array) -> Array:
         """Return the distance of p and q.
 
-        It is 2·arsinh(chord/2), where the chord is the Minkowski length of q − p.
+        It is 2·arsinh(chord/2), where the chord is the Minkowski length of q − p, the
+        root of the Minkowski product of q − p with itself.
 
         Parameters
         ----------
@@ -259,7 +265,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def _careful_dist(self, p: Array, q: Array) -> Array:
         """Return the distance of two points that may be far from the origin.
 
-        `dist` calls this where its fast formula is not accurate.
+        `dist` calls this method where its fast formula is not accurate.
 
         Parameters
         ----------
@@ -283,7 +289,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """Return v moved from p to q by parallel transport along the geodesic.
 
         The orthonormal coordinates of v at p are rotated by the area of the triangle of
-        p, q and the origin (`rotate_by_holonomy`); the result are those at q.
+        p, q and the origin (`rotate_by_holonomy`). The results are the coordinates at q
+        of the transported vector.
 
         Parameters
         ----------
@@ -303,8 +310,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
         y_time, y_length = lift(xp, y)
         chord = _chord(xp, x, y, x_length, y_length)
 
-        # 1 − ⟨w,u⟩ for the vectors of the ball model, from cosh d = 1 + chord²/2 =
-        # x₀y₀ − ⟨x,y⟩
+        # 1 − ⟨w, u⟩ for the vectors w = x/(1+x₀) and u = y/(1+y₀) of the ball model,
+        # because x₀y₀ − ⟨x, y⟩ = cosh D = 1 + chord²/2.
         numerator = 2 + x_time + y_time + chord * chord / 2
         one_minus_inner = numerator / ((1 + x_time) * (1 + y_time))
         rotated = rotate_by_holonomy(
@@ -319,9 +326,9 @@ class Lorentz(Hyperbolic, UnitQuadric):
     def project(self, x: Array) -> Array:
         """Return the point of the hyperboloid with the same spatial part as x.
 
-        Its time coordinate is √(1 + |y|²), y the spatial part. For a point that was
-        rounded this changes no more than rounding did. Far out the time coordinate has
-        no more information than the spatial part.
+        Its time coordinate is √(1 + |y|²), where y is the spatial part. A rounded point
+        is changed by no more than its rounding error. Far from the origin the time
+        coordinate has no more information than the spatial part.
 
         Parameters
         ----------
@@ -352,19 +359,19 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """
         xp = namespace(p, x)
         space = p[..., 1:]
-        time = lift(xp, space)[0]
+        time, _ = lift(xp, space)
         minkowski = dot(xp, space, x[..., 1:]) - time * x[..., :1]
         return _tangent_above(xp, space, time, x[..., 1:] + minkowski * space)
 
     def residual(self, p: Array) -> Array:
         """Return the relative error of the time coordinate of an array p.
 
-        It is |p₀ − t|/t, where t = √(1 + |x|²) belongs to the spatial part x.
+        It is |p₀ − t|/t with t = √(1 + |x|²), where x is the spatial part of p.
 
         Parameters
         ----------
         p : array of shape (..., d + 1)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -372,14 +379,15 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The residuals.
         """
         xp = namespace(p)
-        time = lift(xp, p[..., 1:])[0]
+        time, _ = lift(xp, p[..., 1:])
         return (xp.abs(p[..., :1] - time) / time)[..., 0]
 
     @in_cache_blocks
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
 
-        It is (0, z), carried by the boost that takes the origin to p.
+        It is the image of (0, z), a tangent vector at the origin, under the boost that
+        takes the origin to p.
 
         Parameters
         ----------
@@ -395,7 +403,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
         """
         xp = namespace(p, z)
         x = columns(p[..., 1:])
-        time, space = _boost(xp, x, lift(xp, x)[0], 0.0, z)
+        time_of_p, _ = lift(xp, x)
+        time, space = _boost(xp, x, time_of_p, 0.0, z)
         return xp.concat([time, space], axis=-1)
 
     @in_cache_blocks
@@ -446,7 +455,8 @@ def _point_above(xp: Any, x: Array) -> Array:
     array of shape (..., d + 1)
         The points: √(1 + |x|²) first, and then x.
     """
-    return xp.concat([lift(xp, x)[0], x], axis=-1)
+    time, _ = lift(xp, x)
+    return xp.concat([time, x], axis=-1)
 
 
 def _tangent_above(xp: Any, x: Array, time: Array, v: Array) -> Array:
@@ -476,8 +486,8 @@ def _tangent_above(xp: Any, x: Array, time: Array, v: Array) -> Array:
 def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Array]:
     """Apply the boost that takes the origin to the point (time, x) to a vector (z0, z).
 
-    The boost is the isometry of the hyperboloid that moves every point in the plane of
-    x and the time axis, and nothing orthogonal to it.
+    The boost is the isometry of the hyperboloid that acts in the plane of x and the time
+    axis, and leaves vectors orthogonal to this plane unchanged.
 
     Parameters
     ----------
@@ -504,9 +514,10 @@ def _boost(xp: Any, x: Array, time: Array, z0: Any, z: Array) -> tuple[Array, Ar
 
 
 def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
-    """Apply the boost that takes a point to the origin to a tangent vector there.
+    """Apply the boost that takes a point to the origin to a tangent vector at the point.
 
-    This inverts `_boost`. It is accurate only for points that are not far out.
+    This is the inverse of `_boost`. It is accurate only for points that are not far
+    from the origin.
 
     Parameters
     ----------
@@ -522,8 +533,8 @@ def _unboost(xp: Any, x: Array, time: Array, v: Array) -> Array:
     Returns
     -------
     array, shape (..., d)
-        The spatial part of the image, which is tangent at the origin. These are the
-        orthonormal coordinates of the vector.
+        The spatial part of the image, which is tangent at the origin: the orthonormal
+        coordinates of the vector.
     """
     return v - dot(xp, x, v) / (time * (1 + time)) * x
 
@@ -556,11 +567,11 @@ def _split_tangent(
 
 
 def _near_direction(xp: Any, x: Array, y: Array, x_time: Array, y_time: Array) -> Array:
-    """Return the vector y − cosh(d)·x, moved to the origin by a boost.
+    """Return the vector y − cosh(D)·x, moved to the origin by a boost.
 
-    It points along the logarithm; d is the distance of the points. Differences are
-    formed before the boost, so that near points keep their digits. It is accurate only
-    for x that is not far out.
+    The vector points along the logarithm of y at x; D is the distance of the points.
+    Differences are formed before the boost, so that near points keep their digits. The
+    formula is accurate only if x is not far from the origin.
 
     Parameters
     ----------
@@ -591,12 +602,13 @@ def _far_direction(
     x_length: Array,
     y_length: Array,
 ) -> tuple[Array, Array]:
-    """Return the radial and the tangential part of y − cosh(d)·x, for x far out.
+    """Return the radial and the tangential part of y − cosh(D)·x, for x far out.
 
-    This vector at x points along the logarithm; d is the distance of the points. With
-    x̂ = x/|x| its component along the radial unit vector is x₀⟨x̂, y⟩ − |x|y₀. That
-    form is used for y near the origin. For y far out it would cancel; it equals sinh(b
-    − a) − x₀(|y| − ⟨x̂, y⟩), a and b the distances of x and y from the origin.
+    This vector at x points along the logarithm of y; D is the distance of the points.
+    With x̂ = x/|x| its component along the radial unit vector at x is x₀⟨x̂, y⟩ − |x|y₀.
+    This formula is used for y near the origin. For y far out its terms cancel, and an
+    equal expression is used: sinh(b − a) − x₀(|y| − ⟨x̂, y⟩), where a and b are the
+    distances of x and y from the origin.
 
     Parameters
     ----------
@@ -621,7 +633,8 @@ def _far_direction(
     y_along_x = dot(xp, x, y) / safe_length  # ⟨x̂, y⟩
     radial_if_near = x_time * y_along_x - x_length * y_time
 
-    # |y| − ⟨x̂, y⟩, without cancellation where y is near the ray of x.
+    # |y| − ⟨x̂, y⟩. If y is on the side of x, it is computed without cancellation as
+    # (|y|² − ⟨x̂, y⟩²)/(|y| + ⟨x̂, y⟩).
     is_ahead = y_along_x > 0
     tangential_square = dot(xp, tangential, tangential)
     gap_ahead = tangential_square / xp.where(is_ahead, y_length + y_along_x, 1.0)
@@ -666,17 +679,17 @@ def _sinh_radial(
 
 
 def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Array:
-    """Return the chord 2·sinh(d/2) of two points at the distance d.
+    """Return the chord 2·sinh(D/2) of two points at the distance D.
 
-    With the spatial part x and the time coordinate x₀ of the point nearer to the
-    origin, and y, y₀ of the other one, there are two forms, both sums of positive
-    terms:
+    Let x and x₀ be the spatial part and the time coordinate of the point nearer to the
+    origin, and y and y₀ those of the other point. Two formulas are used, and neither
+    subtracts numbers that nearly cancel:
 
-    - Near the origin it is the chord of the ball model, |u − w|·√((1+x₀)(1+y₀)) with w
-      = x/(1+x₀) and u = y/(1+y₀).
-    - Farther out it comes from the half-angle law of cosines, sinh²(d/2) =
-      sinh²((b−a)/2) + |x||y|·sin²(φ/2), with a and b the distances from the origin and
-      φ the angle between x and y.
+    - Near the origin the chord is computed in the ball model, as
+      |u − w|·√((1+x₀)(1+y₀)) with w = x/(1+x₀) and u = y/(1+y₀).
+    - Farther out it follows from the half-angle law of cosines, sinh²(D/2) =
+      sinh²((b−a)/2) + |x||y|·sin²(φ/2). Here a and b are the distances from the origin,
+      and φ is the angle between x and y.
 
     Parameters
     ----------
@@ -710,11 +723,14 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
     def far() -> Array:
         """Return the chord by the half-angle law of cosines.
 
-        It is the length of (2·sinh((b−a)/2), √(|x||y|)·2·sin(φ/2)).
+        It is the length of the vector (2·sinh((b−a)/2), √(|x||y|)·2·sin(φ/2)), whose
+        entries are called radial and angular.
         """
+        # 2·sinh((b−a)/2), from sinh(b−a).
         sinh = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
-        radial = sinh * xp.sqrt(2 / (1 + hypot_one(xp, sinh)))  # 2 sinh((b−a)/2)
+        radial = sinh * xp.sqrt(2 / (1 + hypot_one(xp, sinh)))
 
+        # √(|x||y|)·2·sin(φ/2), from the sine and the cosine of φ.
         safe_x_length = xp.where(x_length == 0, 1.0, x_length)
         safe_y_length = xp.where(y_length == 0, 1.0, y_length)
         sine = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x_length)[..., None]
@@ -732,8 +748,8 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
 def _twice_sine_of_half(xp: Any, sine: Array, cosine: Array) -> Array:
     """Return 2·sin(φ/2) from the sine and the cosine of an angle φ between 0 and π.
 
-    For acute angles it is sin φ·√(2/(1 + cos φ)), which keeps the digits of small ones;
-    for others √(2 − 2·cos φ).
+    For acute angles it is sin φ·√(2/(1 + cos φ)), which keeps the digits of small
+    angles. For other angles it is √(2 − 2·cos φ).
 
     Parameters
     ----------
@@ -754,16 +770,16 @@ def _twice_sine_of_half(xp: Any, sine: Array, cosine: Array) -> Array:
 
 
 class _Chord(NamedTuple):
-    """The squared chord of pairs of points, and intermediate results.
+    """The squared chord of pairs of points, with intermediate results that callers use.
 
-    x and y are the spatial parts of two points, and d is their distance.
+    x and y are the spatial parts of the two points, and D is their distance.
 
     Attributes
     ----------
     square : array
-        4·sinh²(d/2).
+        4·sinh²(D/2).
     is_accurate : array of bool
-        Where the square is accurate.
+        True for the pairs whose square is accurate.
     x : list of arrays
         The coordinates of x.
     difference : list of arrays
@@ -780,11 +796,11 @@ class _Chord(NamedTuple):
 
 
 def _chord_by_coordinates(x: list[Array], y: list[Array]) -> _Chord:
-    """Return the squared chord 4·sinh²(d/2) of two points, coordinate by coordinate.
+    """Return the squared chord 4·sinh²(D/2) of two points, coordinate by coordinate.
 
-    It is |y − x|² − (y₀ − x₀)², with x, y the spatial parts of the points and x₀, y₀
-    their time coordinates. It is accurate where neither point is far out and the square
-    has not underflowed.
+    It is |y − x|² − (y₀ − x₀)², where x and y are the spatial parts of the points and
+    x₀ and y₀ their time coordinates. The formula is accurate if neither point is far
+    from the origin and the square has not underflowed.
 
     Parameters
     ----------

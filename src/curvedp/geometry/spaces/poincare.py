@@ -1,4 +1,7 @@
-"""The ball model of hyperbolic space."""
+"""The ball model of hyperbolic space. Points are vectors of length below 1. The Möbius
+sum p ⊕ s is the image of s under the isometry that moves the origin to p along their
+geodesic.
+"""
 
 from typing import Any
 
@@ -21,19 +24,21 @@ from curvedp.numerics.elementary import (
     tanhc,
 )
 
-# Euclidean length up to which the plain forms lose at most a digit.
+# Up to this Euclidean length of a point the plain formulas lose at most a digit.
 _NEAR = 0.5
 
-# From anywhere in the ball of floats a step of this length leads past every float.
+# A step of this length leads from any point of the ball to its boundary, as far as floats
+# can tell. Longer steps are shortened to it.
 _LONGEST_STEP = 128.0
 
 
 class PoincareBall(Hyperbolic):
     """The open unit ball of R^d with the metric 4|dw|²/(1 − |w|²)².
 
-    Float64 resolves it out to distance about 35. 1 − |w|² is formed in twice the
-    working precision, so points at norm 1 − 1e-12 keep their digits. A result that
-    would round onto the boundary stays at norm 1 − 4u or so: points stay points.
+    Float64 resolves points up to a distance of about 35 from the origin. The number
+    1 − |w|² is computed in twice the working precision, so that points of norm
+    1 − 1e-12 keep their digits. A point or a result that would be rounded onto the
+    boundary is moved to a norm of about 1 − 4u, where u is the unit round-off.
 
     Parameters
     ----------
@@ -48,7 +53,10 @@ class PoincareBall(Hyperbolic):
     """
 
     kind = "poincare"
-    max_representable_distance = 36.0  # 1 − |x| = 2e^−r, above half an ulp of 1
+
+    # At distance r, 1 − |x| is about 2e^−r. For r = 36 this is half the spacing of
+    # floats below 1.
+    max_representable_distance = 36.0
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -63,9 +71,9 @@ class PoincareBall(Hyperbolic):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        It is the Möbius sum of p and tanh(|z|/2)·z/|z|, where z are the orthonormal
-        coordinates of v. Near the origin this formula is used. Farther out it would
-        lose digits, and the point is computed on the hyperboloid, in polar coordinates.
+        The end is the Möbius sum of p and tanh(|z|/2)·z/|z|, where z are the orthonormal
+        coordinates of v. This formula is used near the origin. Farther out it would
+        lose digits, and the end is computed on the hyperboloid, in polar coordinates.
 
         Parameters
         ----------
@@ -79,6 +87,8 @@ class PoincareBall(Hyperbolic):
         """
         xp = namespace(p, v)
         gap = one_minus_square(xp, p)[..., None]  # 1 − |p|²
+
+        # The orthonormal coordinates of v, shortened if the step is very long.
         coordinates = 2 / gap * v
         step_length = euclidean_norm(xp, coordinates)[..., None]
         is_long = step_length > _LONGEST_STEP
@@ -86,32 +96,35 @@ class PoincareBall(Hyperbolic):
             is_long, _LONGEST_STEP / xp.where(is_long, step_length, 1.0), 1.0
         )
         coordinates = shrink * coordinates
+
+        # Near the origin, by the Möbius sum. Points far out are masked.
         length = euclidean_norm(xp, p)[..., None]
         is_near = length < _NEAR
-
         near = _mobius_exp(xp, xp.where(is_near, p, 0.0), gap, coordinates)
 
-        # The same step from the point of the hyperboloid that p stands for, whose
-        # spatial part is 2p/(1 − |p|²).
+        # Farther out, by the same step from the corresponding point of the hyperboloid,
+        # whose spatial part is 2p/(1 − |p|²).
         radial = dot(xp, coordinates, p) / xp.where(length == 0, 1.0, length)
         tangential = orthogonal_part(xp, v, p) * (2 / gap) * shrink
         spatial = polar_exp(
             xp,
-            2 / gap * p,
-            (1 + length * length) / gap,
-            2 * length / gap,
-            radial,
-            tangential,
+            x=2 / gap * p,
+            time=(1 + length * length) / gap,
+            length=2 * length / gap,
+            radial=radial,
+            tangential=tangential,
         )
-        far = spatial / (1 + lift(xp, spatial)[0])
+        time, _ = lift(xp, spatial)
+        far = spatial / (1 + time)
         return self.project(xp.where(is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of the geodesic to q.
 
-        It is the vector of length dist(p, q) along the Möbius difference (−p) ⊕ q. With
-        g = 1 − |p|² and h = 1 − |q|² it points along g(q − p) − |q − p|²p, a vector of
-        Euclidean length |q − p|√(gh + |q − p|²), whose terms do not cancel.
+        The velocity has the length dist(p, q) and points along the Möbius difference
+        (−p) ⊕ q. With g = 1 − |p|² and h = 1 − |q|² this is the direction of
+        g(q − p) − |q − p|²p, a vector of Euclidean length |q − p|√(gh + |q − p|²) whose
+        terms do not cancel.
 
         Parameters
         ----------
@@ -184,7 +197,7 @@ class PoincareBall(Hyperbolic):
         """Return x if it is inside the open unit ball; otherwise move it just inside.
 
         A point outside, or rounded onto the boundary, goes to norm 1 − 4u in the same
-        direction, u the unit round-off of its type.
+        direction, where u is the unit round-off of its type.
 
         Parameters
         ----------
@@ -204,7 +217,8 @@ class PoincareBall(Hyperbolic):
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """Return x itself: every vector of R^d is tangent at every point p of the ball."""
-        return namespace(p, x).broadcast_arrays(p, x)[1]
+        _, tangent = namespace(p, x).broadcast_arrays(p, x)
+        return tangent
 
     def residual(self, p: Array) -> Array:
         """Return 0 for a point p of the open ball, and |p| on its boundary and outside.
@@ -212,7 +226,7 @@ class PoincareBall(Hyperbolic):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------

@@ -1,4 +1,7 @@
-"""Riemannian products of manifolds, with flat vectors as points."""
+"""Riemannian products of manifolds, the factors, with vectors as points. A point of a
+product has one part in each factor. The parts are raveled and concatenated into one
+vector.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,10 +25,10 @@ from curvedp.numerics.elementary import euclidean_norm
 class Product(OriginIsometry):
     """The Riemannian product of its factors: squared distances add.
 
-    A point is one flat vector, the factors' points raveled in row-major order and
-    concatenated; `split` takes it (and any tangent vector) apart and `join` puts it
-    together. Curvatures of a product are those of the factors and 0, for the planes
-    that mix two factors (O'Neill 1983, ch. 3).
+    A point is one vector: the points of the factors, raveled in row-major order and
+    concatenated. `split` returns the parts of a point or tangent vector, and `join` puts
+    parts together. The curvature of a plane in one factor is that of the factor, and
+    planes that mix two factors have curvature 0 (O'Neill 1983, ch. 3).
 
     Parameters
     ----------
@@ -40,8 +43,8 @@ class Product(OriginIsometry):
     2.0
     """
 
-    # Set by __init__; without a default the base class's property would be taken for
-    # it.
+    # `__init__` sets this field. The default is needed because otherwise the property
+    # of the base class would be taken for the default.
     factors: tuple[Manifold, ...] = ()
 
     def __init__(self, *factors: Manifold) -> None:
@@ -86,7 +89,7 @@ class Product(OriginIsometry):
 
     @property
     def origin(self) -> Array:
-        """The origins of the factors, raveled and concatenated."""
+        """The point whose parts are the origins of the factors."""
         return np.concatenate([np.ravel(factor.origin) for factor in self.factors])
 
     @cached_property
@@ -112,17 +115,17 @@ class Product(OriginIsometry):
 
     @cached_property
     def is_homogeneous(self) -> bool:
-        """Whether isometries carry any point to any other: if every factor has them."""
+        """Whether isometries carry any point to any other: true if so in every factor."""
         return all(factor.is_homogeneous for factor in self.factors)
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether this is a symmetric space: if every factor is."""
+        """Whether this is a symmetric space: true if every factor is one."""
         return all(factor.is_symmetric for factor in self.factors)
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The set of well-represented points: those whose parts all are."""
+        """The set of well-represented points: all parts must be well represented."""
         distances = [factor.float_set.max_distance for factor in self.factors]
         parts = tuple((factor.float_set, factor.dim) for factor in self.factors)
         return ProductFloatSet(max_distance=min(distances), parts=parts)
@@ -130,7 +133,7 @@ class Product(OriginIsometry):
     # ---- parts -----------------------------------------------------------------------
 
     def split(self, x: Array) -> tuple[Array, ...]:
-        """Return the parts of a flat point or vector, each with its factor's shape.
+        """Return the parts of a point or tangent vector, each with its factor's shape.
 
         Parameters
         ----------
@@ -153,7 +156,7 @@ class Product(OriginIsometry):
         return tuple(parts)
 
     def join(self, parts: Sequence[Array]) -> Array:
-        """Return the flat vector of a point or tangent vector that is given by its parts.
+        """Return the point or tangent vector that has the given parts.
 
         Parameters
         ----------
@@ -221,7 +224,7 @@ class Product(OriginIsometry):
         Returns
         -------
         array of shape point_shape
-            Where the isometry takes it.
+            The image of the center.
         """
         parts = zip(self.factors, self.split(center), strict=True)
         return self.join(
@@ -386,7 +389,7 @@ class Product(OriginIsometry):
         Parameters
         ----------
         x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+            Any array, usually one near the manifold.
 
         Returns
         -------
@@ -410,7 +413,7 @@ class Product(OriginIsometry):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         return self.join(
             [factor.from_record(*parts) for factor, *parts in self._by_factor(x)]
@@ -441,7 +444,7 @@ class Product(OriginIsometry):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -519,6 +522,8 @@ class Product(OriginIsometry):
         blocks = [
             factor.jacobi_operator(*parts) for factor, *parts in self._by_factor(p, v)
         ]
+
+        # Put the blocks on the diagonal.
         operator = np.zeros((*blocks[0].shape[:-2], self.dim, self.dim))
         start = 0
         for block in blocks:
@@ -571,8 +576,8 @@ def _length(xp: Any, parts: Sequence[Array]) -> Array:
 def split_into_factors(M: Manifold, x: Array) -> tuple[Array, ...]:
     """Split points or tangent vectors into their parts, one for each of `M.factors`.
 
-    Code that treats products factor by factor so serves every manifold: one that is
-    not a `Product` is its own single factor.
+    A manifold that is not a `Product` is its own single factor. So code that works
+    factor by factor can be used for every manifold.
 
     Parameters
     ----------

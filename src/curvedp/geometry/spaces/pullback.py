@@ -1,4 +1,7 @@
-"""Spaces that are another space in other coordinates, up to a constant factor."""
+"""Spaces that are another space, the model, in other coordinates. A map φ takes points
+of the space to points of the model, and distances are those of the images, up to a
+constant factor. So every kernel is computed in the model.
+"""
 
 from abc import abstractmethod
 from functools import cached_property
@@ -16,9 +19,10 @@ from curvedp.numerics.arrays import namespace
 class PullbackManifold(OriginIsometry, CheapKernels):
     """A manifold M with a map φ: M → model whose metric is scale² times the model's.
 
-    φ is an isometry, up to the factor `scale`, onto the model or a totally geodesic
-    part of it. A subclass states φ, its inverse and their differentials; where the part
-    has fewer dimensions, also how coordinates correspond. Everything else follows.
+    φ is an isometry, up to the factor `scale`, onto the model or onto a totally geodesic
+    part of it. A subclass defines φ, its inverse and their differentials. If the part
+    has fewer dimensions than the model, it also defines how coordinates correspond. All
+    other methods follow from these.
     """
 
     scale: ClassVar[float] = 1.0
@@ -28,7 +32,7 @@ class PullbackManifold(OriginIsometry, CheapKernels):
     @property
     @abstractmethod
     def model(self) -> Manifold:
-        """The space in which kernels are computed, the image of φ or larger."""
+        """The space in which kernels are computed; it contains the image of φ."""
 
     @abstractmethod
     def to_model(self, x: Array) -> Array:
@@ -180,7 +184,7 @@ class PullbackManifold(OriginIsometry, CheapKernels):
     def canonical_center(self, center: Array) -> Array:
         """Return where `move_to_origin` takes a public center.
 
-        It is φ⁻¹ of the place to which the model's isometry takes φ(center).
+        It is φ⁻¹ of the point to which the model's isometry takes φ(center).
 
         Parameters
         ----------

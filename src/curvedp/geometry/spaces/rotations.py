@@ -1,4 +1,7 @@
-"""Rotation groups SO(n)."""
+"""The groups SO(n) of rotation matrices. Tangent vectors at a rotation p are the
+matrices p·A with a skew-symmetric matrix A, and p·exp(A) is the end of the geodesic
+with this velocity.
+"""
 
 import math
 from dataclasses import dataclass
@@ -26,8 +29,9 @@ from curvedp.numerics.rotation_log import rotation_log
 class Rotations(OrthonormalFrames):
     """Rotation matrices SO(n), n ≥ 2, with the bi-invariant metric ½tr(uᵀv).
 
-    On SO(3) the distance is the angle; in general it is √Σθ² over the planes of
-    rotation of pᵀq. Tangent vectors at p are ambient: p times a skew matrix.
+    On SO(3) the distance of p and q is the angle of the rotation pᵀq. In general it is
+    √Σθ², the sum over the planes that pᵀq rotates by angles θ. Tangent vectors at p are
+    n×n matrices: p times a skew-symmetric matrix.
 
     Parameters
     ----------
@@ -63,10 +67,10 @@ class Rotations(OrthonormalFrames):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The range of ¼‖[X, Y]‖² over orthonormal X, Y.
+        """The bounds of sectional curvatures, ¼‖[X, Y]‖² for orthonormal X and Y.
 
-        Constant ¼ on SO(3); for n ≥ 4 at most ½, because ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch
-        & Iserles 2005; Ge 2014).
+        The curvature is ¼ on SO(3). For n ≥ 4 it is between 0 and ½, because
+        ‖[X,Y]‖_F ≤ ‖X‖_F‖Y‖_F (Bloch & Iserles 2005; Ge 2014).
         """
         if self.n == 2:
             return (0.0, 0.0)
@@ -76,9 +80,10 @@ class Rotations(OrthonormalFrames):
 
     @property
     def embedded_diameter(self) -> float:
-        """Largest distance of rotations divided by √n.
+        """The largest distance of two embedded rotations, which are divided by √n.
 
-        The trace of a rotation is at least −n, and 2 − n for odd n.
+        It follows from the trace of a rotation, which is at least −n for even n and at
+        least 2 − n for odd n.
         """
         n_turned = self.n - self.n % 2
         return 2.0 * math.sqrt(n_turned / self.n)
@@ -143,7 +148,8 @@ class Rotations(OrthonormalFrames):
         array of shape (..., *point_shape)
             The velocities, which are tangent vectors at p.
         """
-        return p @ rotation_log(p.mT @ (q - p))
+        rotation_minus_identity = p.mT @ (q - p)  # pᵀq − I
+        return p @ rotation_log(rotation_minus_identity)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         """Return the inner product ½tr(uᵀv) of tangent matrices u and v at p."""
@@ -152,14 +158,15 @@ class Rotations(OrthonormalFrames):
     def norm(self, p: Array, v: Array) -> Array:
         """Return the length of the tangent matrix v: its Frobenius norm over √2.
 
-        A unit vector so turns a plane by one radian in unit time.
+        With this factor a unit vector turns a plane by one radian in unit time.
         """
         return super().norm(p, v) * math.sqrt(0.5)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v transported in parallel along the shortest geodesic.
 
-        For v = pA and q = p·e^Ω it is p·e^{Ω/2}·A·e^{Ω/2}.
+        Let v = pA and q = p·e^Ω with skew-symmetric matrices A and Ω. The transported
+        vector is p·e^{Ω/2}·A·e^{Ω/2}.
 
         Parameters
         ----------
@@ -173,8 +180,11 @@ class Rotations(OrthonormalFrames):
         array of shape (..., *point_shape)
             The moved vectors, which are tangent at q.
         """
-        omega = rotation_log(p.mT @ (q - p))
-        # exp(Ω/2) − I, which keeps the digits of a small rotation
+        rotation_minus_identity = p.mT @ (q - p)  # pᵀq − I
+        omega = rotation_log(rotation_minus_identity)
+
+        # Products with exp(Ω/2) as products with I plus exp(Ω/2) − I, which keeps the
+        # digits of a small rotation.
         root_minus_identity = _exp_minus_identity(namespace(p, q, v), omega / 2)
         left_product = (p + p @ root_minus_identity) @ (p.mT @ v)  # p·e^{Ω/2}·A
         return left_product + left_product @ root_minus_identity
@@ -185,13 +195,15 @@ class Rotations(OrthonormalFrames):
         It is the polar factor of x. If that is a reflection (determinant −1), the
         direction of the smallest singular value is reversed.
         """
-        return self._polar(x)[0]
+        rotation, _, _ = self._polar(x)
+        return rotation
 
     def from_record(self, x: Array) -> Array:
         """Return the rotation nearest to a record x, which may have any scale.
 
-        It is unique if σ_{n−1} + s·σ_n > 0, where σ_{n−1} and σ_n are the smallest
-        singular values of x, and s is the sign of det x. Otherwise the result is NaN.
+        Let σ_{n−1} ≥ σ_n be the two smallest singular values of x, and s the sign of
+        det x. The nearest rotation is unique if σ_{n−1} + s·σ_n > 0. Otherwise the
+        result is NaN.
 
         Parameters
         ----------
@@ -201,7 +213,7 @@ class Rotations(OrthonormalFrames):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         xp = namespace(x)
         point, singular_values, sign = self._polar(matrix.well_scaled(x))
@@ -289,8 +301,9 @@ class Rotations(OrthonormalFrames):
 def _exp_minus_identity(xp: Any, omega: Array) -> Array:
     """Return exp Ω − I for skew-symmetric Ω, accurate also for small Ω.
 
-    Up to 3×3 matrices Rodrigues' formula sinc(θ)·Ω + (1 − cos θ)/θ²·Ω² is used, with
-    the angle θ, θ² = ½‖Ω‖²; for larger ones the eigenvalues of Ω.
+    For 2×2 and 3×3 matrices this is Rodrigues' formula sinc(θ)·Ω + (1 − cos θ)/θ²·Ω²
+    with the angle θ, where θ² = ½‖Ω‖². For larger matrices the eigenvalues of Ω are
+    used.
 
     Parameters
     ----------
@@ -305,7 +318,8 @@ def _exp_minus_identity(xp: Any, omega: Array) -> Array:
         The matrices exp Ω − I.
     """
     if omega.shape[-1] > 3:
-        return matrix.skew_exp(omega)[0]
+        rotation_minus_identity, _ = matrix.skew_exp(omega)
+        return rotation_minus_identity
     angle_square = xp.sum(omega * omega, axis=(-2, -1), keepdims=True) / 2
     _, sinc = cos_sinc(xp, angle_square)
     return sinc * omega + versine_quotient(xp, angle_square) * (omega @ omega)

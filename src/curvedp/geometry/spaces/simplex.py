@@ -1,4 +1,7 @@
-"""Proportions: the simplex with the Fisher–Rao metric."""
+"""The simplex of proportions (nonnegative numbers that sum to 1), with the Fisher–Rao
+metric. The square roots of proportions are a unit vector without negative entries, so
+that the simplex is isometric to a part of a sphere, its orthant.
+"""
 
 import math
 from dataclasses import dataclass
@@ -19,13 +22,15 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
     """k + 1 proportions p ≥ 0, Σp = 1, with the metric Σ uᵢvᵢ/pᵢ. Curvature ¼.
 
     The map p ↦ 2√p is an isometry onto the orthant of the sphere of radius 2 (Rao
-    1945; Amari & Nagaoka 2000, §2.2). The orthant is convex, so means stay in it, zeros
-    are allowed, and `dist` has all its digits there. Tangent vectors are changes of p,
-    which sum to 0 and cannot leave a face to first order: a footpoint on the boundary
-    loses those directions in `log`, but not in `normal_coordinates`. A geodesic that
-    leaves the orthant ends at the nearest point of the orthant. The radii of
-    injectivity and convexity are those of the sphere: `exp` inverts `log` everywhere,
-    `log` inverts `exp` as long as it stays inside.
+    1945; Amari & Nagaoka 2000, §2.2). The orthant is convex, so that it contains the
+    means of its points. Proportions may be 0, and `dist` is accurate there too.
+
+    Tangent vectors are changes of p, which sum to 0. At a point of the boundary, where
+    an entry of p is 0, they have no component out of the boundary to first order: such
+    directions are lost in `log`, but not in `normal_coordinates`. If a geodesic would
+    leave the orthant, `exp` returns the nearest point of the orthant. The radii of
+    injectivity and convexity are those of the sphere. `exp` inverts `log` everywhere
+    inside, and `log` inverts `exp` as long as the geodesic stays inside.
 
     Parameters
     ----------
@@ -64,22 +69,22 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
     def boundary_distance(self) -> float:
         """The distance from equal proportions to a face, where one proportion is 0.
 
-        It is 2·arcsin(1/√(k+1)): twice the angle from (1, …, 1)/√(k+1), the point's
-        square root, to the plane of a coordinate.
+        It is 2·arcsin(1/√(k+1)): twice the angle between (1, …, 1)/√(k+1), the square
+        roots of equal proportions, and the plane in which one entry is 0.
         """
         return 2 * math.asin((self.k + 1) ** -0.5)
 
     def project(self, x: Array) -> Array:
         """Return the positive parts of x divided by their sum.
 
-        `from_record` computes this, but returns NaN for an array without a positive
-        entry, because it is not a record. A projection must return a point for every
-        array of numbers: there it returns equal proportions. NaN in x stays NaN.
+        `from_record` computes the same, but returns NaN for an array without a positive
+        entry. A projection must return a point for every array of numbers, and so
+        returns equal proportions for such an array. NaN in x stays NaN.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+            Any array, usually one near the manifold.
 
         Returns
         -------
@@ -96,7 +101,7 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
     def from_record(self, x: Array) -> Array:
         """Return the positive parts divided by their sum, or NaN if there are none.
 
-        Counts and percentages thus stand for proportions.
+        So records may be counts or percentages too.
 
         Parameters
         ----------
@@ -106,8 +111,9 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
+        # Divide by the largest entry first, so that the sum cannot overflow.
         xp = namespace(x)
         positive = xp.where(x < 0, 0.0, x)
         largest = xp.max(positive, axis=-1, keepdims=True)
@@ -144,7 +150,7 @@ class Simplex(PullbackManifold, ManifoldWithBoundary):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------

@@ -1,4 +1,7 @@
-"""Symmetric positive definite matrices under the affine-invariant metric."""
+"""Symmetric positive definite matrices under the affine-invariant metric. A point p is
+factored as p = LLᵀ (Cholesky). Whitening at p, S ↦ L⁻¹SL⁻ᵀ, is an isometry that moves p
+to the identity, where all kernels are computed.
+"""
 
 from functools import cached_property
 
@@ -30,14 +33,15 @@ from curvedp.numerics.matrix_functions import (
 from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
 from curvedp.numerics.spd_pencil import log_spectrum, whitened
 
-# Matrices whose entries stay in the cache together.
+# How many matrices are worked on together: their entries then stay in the cache.
 _BLOCK_SIZE = 1 << 12
 
-# Length below which logarithms of 3×3 matrices are not computed by the fast formula.
+# Logarithms of 3×3 matrices that are shorter than this are not computed by the fast
+# formula, whose absolute error is 1e-12.
 _SHORT = 1e-4
 
-# Log-eigenvalues below which p is subtracted from q in `log`, and below which an end
-# point is p plus a change in `exp`: both keep the digits of near points.
+# If all log-eigenvalues are below these in modulus, `log` subtracts p from q, and `exp`
+# adds a change to p. Both keep the digits of near points.
 _NEAR_LOG = 0.2
 _NEAR_STEP = 0.5
 
@@ -48,8 +52,8 @@ _SERIES_TERMS = 13
 class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels):
     """SPD(m) with ⟨U,V⟩_P = tr(P⁻¹U P⁻¹V): a Hadamard manifold, curvature in [−½, 0].
 
-    (Bhatia 2007, ch. 6.) Everything goes through the congruence S ↦ L S Lᵀ with P = LLᵀ
-    (Cholesky), an isometry that carries I to P.
+    (Bhatia 2007, ch. 6.) All kernels use the congruence S ↦ L S Lᵀ with P = LLᵀ
+    (Cholesky), an isometry that takes I to P.
 
     Parameters
     ----------
@@ -68,7 +72,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The bounds [−½, 0] of sectional curvatures; 0 for m = 1, which has no planes."""
+        """The bounds [−½, 0] of sectional curvatures; 0 for m = 1, which is a curve."""
         return (-0.5, 0.0) if self.m > 1 else (0.0, 0.0)
 
     @cached_property
@@ -109,7 +113,8 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
         if np.array_equal(center, self.origin):
             return X
-        return whitened(like(X, center), X)[1]
+        _, whitened_X = whitened(like(X, center), X)
+        return whitened_X
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
         """Return LXLᵀ, an isometry of X that takes the identity to the center LLᵀ.
@@ -155,8 +160,10 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v: L·exp(A)·Lᵀ.
 
-        p = LLᵀ and A = L⁻¹vL⁻ᵀ. Short steps are p + L(exp(A) − I)Lᵀ, which keeps their
-        digits. Long ones are GGᵀ with G = L·exp(A/2), which stays positive definite.
+        Here p = LLᵀ and A = L⁻¹vL⁻ᵀ. After a short step the end is computed as
+        p + L(exp(A) − I)Lᵀ, which keeps the digits of the step. After a long one it is
+        computed as GGᵀ with G = L·exp(A/2)·U, which is always positive definite; U has
+        the eigenvectors of A in its columns.
 
         Parameters
         ----------
@@ -182,23 +189,28 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             L, A = whitened(p, v)
             eigenvalues, U = eigh(A)
             frame = L @ U
-            near = p + (frame * xp.expm1(eigenvalues)[..., None, :]) @ frame.mT
-            root = frame * xp.exp(0.5 * eigenvalues)[..., None, :]
-            largest = xp.max(xp.abs(eigenvalues), axis=-1)[..., None, None]
-            return sym(xp.where(largest < _NEAR_STEP, near, root @ root.mT))
 
+            # Both formulas; that for short steps is used if all eigenvalues are small.
+            near = p + (frame * xp.expm1(eigenvalues)[..., None, :]) @ frame.mT
+            G = frame * xp.exp(0.5 * eigenvalues)[..., None, :]  # L·exp(A/2)·U
+            far = G @ G.mT
+            largest = xp.max(xp.abs(eigenvalues), axis=-1)[..., None, None]
+            return sym(xp.where(largest < _NEAR_STEP, near, far))
+
+        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, v)
 
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity of the geodesic from p to q: L·log(A)·Lᵀ.
 
-        p = LLᵀ and A = L⁻¹qL⁻ᵀ = U·diag(e^ℓ)·Uᵀ. For far points the result is
-        F·diag(ℓ)·Fᵀ with F = LU. For near ones it is
+        Here p = LLᵀ and A = L⁻¹qL⁻ᵀ = U·diag(e^ℓ)·Uᵀ. For far points the velocity is
+        computed as F·diag(ℓ)·Fᵀ with F = LU. For near points it is computed as
 
-            q − p − F·diag(expm1(ℓ) − ℓ)·Fᵀ:
+            q − p − F·diag(expm1(ℓ) − ℓ)·Fᵀ.
 
-        the difference q − p is exact, and the rest is of second order. Its terms
-        (expm1(ℓ) − ℓ)/ℓ are a power series, by Horner's rule.
+        The difference q − p has no rounding error, and the second term is of second
+        order. Its factors (expm1(ℓ) − ℓ)/ℓ are computed as a power series, by Horner's
+        rule.
 
         Parameters
         ----------
@@ -220,11 +232,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         def accurate(p: Array, q: Array) -> Array:
             """Return the logarithm with small round-off, also where q is near p."""
+            # The formula for far points, F·diag(ℓ)·Fᵀ with F = LU.
             xp = namespace(p, q)
             L, logs, U = log_spectrum(p, q)
             frame = L @ U
             far = (frame * logs[..., None, :]) @ frame.mT
 
+            # The formula for near points, q − p − F·diag(expm1(ℓ) − ℓ)·Fᵀ.
             is_near = xp.max(xp.abs(logs), axis=-1, keepdims=True) < _NEAR_LOG
             near_logs = xp.where(is_near, logs, 0.0)
             series = xp.zeros_like(near_logs)  # (expm1(ℓ) − ℓ)/ℓ by Horner's rule
@@ -234,13 +248,14 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             near = (q - p) - remainder
             return sym(xp.where(is_near[..., None], near, far))
 
+        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, q)
 
     def dist(self, p: Array, q: Array) -> Array:
         """Return the distance of p and q.
 
-        It is √Σ log²λ over the eigenvalues λ of p⁻¹q. The relative error is that of
-        `spd_pencil`.
+        It is √Σ log²λ over the eigenvalues λ of p⁻¹q, which are computed by
+        `spd_pencil` to high relative accuracy.
 
         Parameters
         ----------
@@ -261,8 +276,10 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         def accurate(p: Array, q: Array) -> Array:
             """Return the distance with small round-off: the length of the log-spectrum."""
-            return euclidean_norm(namespace(p, q), log_spectrum(p, q)[1])
+            _, log_eigenvalues, _ = log_spectrum(p, q)
+            return euclidean_norm(namespace(p, q), log_eigenvalues)
 
+        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, q)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
@@ -306,14 +323,18 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         def accurate(p: Array, v: Array) -> Array:
             """Return L⁻¹vL⁻ᵀ with small round-off."""
-            return whitened(p, v)[1]
+            _, whitened_v = whitened(p, v)
+            return whitened_v
 
+        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, v)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v transported in parallel from p to q along the geodesic.
 
-        It is EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, where p = LLᵀ and A = L⁻¹qL⁻ᵀ.
+        The transported vector is EvEᵀ with E = (qp⁻¹)^½ = L·A^½·L⁻¹, where p = LLᵀ and
+        A = L⁻¹qL⁻ᵀ. It is computed as the product of L·A^½, the whitened vector
+        L⁻¹vL⁻ᵀ, and the transpose of L·A^½.
 
         Parameters
         ----------
@@ -328,7 +349,8 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The moved vectors, which are tangent at q.
         """
         L = cholesky(p)
-        return sym(sandwich(L @ sqrt_sym(whiten(L, q)), whiten(L, v)))
+        A = whiten(L, q)
+        return sym(sandwich(L @ sqrt_sym(A), whiten(L, v)))
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
@@ -389,20 +411,23 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         coordinates = np.empty((len(q), 6))
         is_inaccurate = np.empty(len(q), dtype=bool)
         factor = Factor.of(p)
+
+        # The closed formula for all matrices, and which results are not accurate.
         for start in range(0, len(q), _BLOCK_SIZE):
             rows = slice(start, start + _BLOCK_SIZE)
-            logs = whitened_logs(factor, lower_entries(q[rows])[0])
+            entries, _ = lower_entries(q[rows])
+            logs = whitened_logs(factor, entries)
             np.stack(logs.coordinates, axis=-1, out=coordinates[rows])
             # The error is 1e-12 whatever the length: too much for a short logarithm.
-            is_accurate = logs.is_accurate & (logs.squared_length > _SHORT**2)
-            is_inaccurate[rows] = ~is_accurate
+            is_long = logs.squared_length > _SHORT**2
+            is_inaccurate[rows] = ~(logs.is_accurate & is_long)
         if is_inaccurate.any():
             coordinates[is_inaccurate] = self.normal_coordinates(p, q[is_inaccurate])
         return coordinates
 
-    # The following methods are for steps to which noise is added. They work in
-    # coordinates alone, without the congruences of exp and log, which cancel, and
-    # without the work that keeps last digits.
+    # The following methods are for steps to which noise is added. They work with
+    # coordinates only. So they need neither the congruences of exp and log, which cancel
+    # each other, nor the work that keeps last digits.
 
     def rough_normal_coordinates(self, p: Array, q: Array) -> Array:
         """Return normal coordinates at p of many q, faster but with fewer digits.
@@ -442,16 +467,16 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The points.
         """
         eigenvalues, U = eigh(unpack(z, self.m))
-        root = U * namespace(z).exp(0.5 * eigenvalues)[..., None, :]
-        G = cholesky(p) @ root
+        U_times_root = U * namespace(z).exp(0.5 * eigenvalues)[..., None, :]
+        G = cholesky(p) @ U_times_root
         return G @ G.mT
 
     def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
         """Return the coordinates at q of the transported vector with coordinates z at p.
 
-        With p = LLᵀ, q = KKᵀ and A = L⁻¹qL⁻ᵀ, the matrix Q = K⁻¹L·A^½ is orthogonal. If
-        S is the symmetric matrix with coordinates z, the result is the coordinates of
-        QSQᵀ.
+        With p = LLᵀ, q = KKᵀ and A = L⁻¹qL⁻ᵀ, the matrix Q = K⁻¹L·A^½ (`rotation`) is
+        orthogonal. Let S be the symmetric matrix with coordinates z. The results are
+        the coordinates of QSQᵀ.
 
         Parameters
         ----------

@@ -1,4 +1,8 @@
-"""SPD(m) with the Bures–Wasserstein metric: optimal transport of Gaussians."""
+"""Positive definite matrices with the Bures–Wasserstein metric: optimal transport of
+Gaussians. The distance of two covariance matrices p and q is the Wasserstein distance
+of centered Gaussians. The optimal transport map T from p to q is the positive definite
+matrix with TpT = q.
+"""
 
 from math import inf
 from typing import NamedTuple
@@ -24,17 +28,17 @@ from curvedp.numerics.matrix_functions import (
 )
 from curvedp.numerics.spd_pencil import condition
 
-# The formula for near points is replaced by the one for far points where its error
-# bound is more than this many times the other's.
+# The formula for far points replaces that for near points if the error bound of the
+# latter is more than this many times as large.
 _ERROR_FACTOR = 100.0
 
 
 class SPDBuresWasserstein(SPD):
     """SPD(m) with ⟨U,V⟩_W = ½tr(L_W[U]·V), L_W[U] the solution of LW + WL = U.
 
-    (Bhatia, Jain & Lim 2019.) Curvature is ≥ 0 and unbounded above near singular
-    matrices; the space is not complete: exp_W(V) is defined where I + L_W[V] is
-    positive definite. No Fréchet sensitivity is known, so private means use the
+    (Bhatia, Jain & Lim 2019.) Curvature is ≥ 0, and unbounded near singular matrices.
+    The space is not complete: exp_W(V) is defined if I + L_W[V] is positive definite.
+    The sensitivity of the Fréchet mean is not known, so private means need the
     mechanism "gradient" or an optimizer.
 
     Parameters
@@ -60,14 +64,14 @@ class SPDBuresWasserstein(SPD):
 
     @property
     def curvature_bounds(self) -> tuple[float, float]:
-        """The bounds [0, ∞) of sectional curvatures; 0 for m = 1, which has no planes."""
+        """The bounds [0, ∞) of sectional curvatures; 0 for m = 1, which is a curve."""
         return (0.0, inf) if self.m > 1 else (0.0, 0.0)
 
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        It is (I+L)p(I+L) = p + v + LpL, where L solves Lp + pL = v. The geodesic goes
-        so far only while I + L is positive definite; this is not checked.
+        The end is (I+L)p(I+L) = p + v + LpL, where L solves Lp + pL = v. The geodesic
+        exists only if I + L is positive definite; this is not checked.
 
         Parameters
         ----------
@@ -103,9 +107,9 @@ class SPDBuresWasserstein(SPD):
             The velocities, which are tangent vectors at p.
         """
         step = _transport_step(p, q)
-        scaled_product = step.S @ step.G.mT  # (T − I)p in units
+        scaled_product = step.S @ step.G.mT  # (T − I)p/(p_unit·top_unit)
         sum_with_transpose = scaled_product + scaled_product.mT
-        return sum_with_transpose * step.root_unit * step.top_unit
+        return sum_with_transpose * step.p_unit * step.top_unit
 
     def dist(self, p: Array, q: Array) -> Array:
         """Return the distance of p and q.
@@ -136,11 +140,12 @@ class SPDBuresWasserstein(SPD):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v moved by an isometry that sends log(p, q) to −log(q, p).
 
-        Parallel transport does so too, but no closed form of it is known. The
-        coordinates of v at p are taken as coordinates at q, and rotated in the plane of
-        two unit vectors: a, the coordinates at p of the direction in which the geodesic
-        leaves, and b, those at q of the direction in which it arrives. The rotation
-        takes a to b. With c = a + b it is z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+        Parallel transport does so too, but no closed form of it is known. Instead the
+        coordinates z of v at p are rotated, and the result is taken as coordinates at
+        q. Let a be the unit vector of the coordinates at p of the direction in which
+        the geodesic leaves, and b that of the coordinates at q of the direction in
+        which it arrives. The rotation takes a to b in their plane. With c = a + b it is
+        z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
 
         Parameters
         ----------
@@ -172,7 +177,7 @@ class SPDBuresWasserstein(SPD):
         c = a + b
         c_square = dot(c, c)
 
-        # Velocities that are opposite, or of length 0, leave z as it is.
+        # For b = −a, and for velocities of length 0, z is not changed.
         is_defined = c_square > 0
         along_c = 2 * c * (dot(c, z) / xp.where(is_defined, c_square, 1.0))
         rotated = z - along_c + 2 * b * dot(a, z)
@@ -294,9 +299,10 @@ def _lyapunov(p: Array, v: Array) -> Array:
 
 
 class _TransportStep(NamedTuple):
-    """The step from p to q in scaled factors: p = a²GGᵀ and c·S = (T−I)·aG.
+    """The step from p to q, where T is the optimal transport map and p = a²GGᵀ.
 
-    T is the optimal transport map from p to q.
+    The step is (T − I)·aG = c·S. The scale factors a (`p_unit`) and c (`top_unit`) keep
+    the entries of G and S in the range of doubles.
 
     Attributes
     ----------
@@ -304,7 +310,7 @@ class _TransportStep(NamedTuple):
         The Cholesky factor of p/a².
     S : array of shape (..., m, m)
         The step.
-    root_unit : array of shape (..., 1, 1)
+    p_unit : array of shape (..., 1, 1)
         a, a power of two of the size of √p.
     top_unit : array of shape (..., 1, 1)
         c, a power of two of the size of the larger of √p and √q.
@@ -312,21 +318,23 @@ class _TransportStep(NamedTuple):
 
     G: Array
     S: Array
-    root_unit: Array
+    p_unit: Array
     top_unit: Array
 
 
 def _transport_step(p: Array, q: Array) -> _TransportStep:
     """Return the step (T − I)·√p of the transport map T from p to q, in scaled factors.
 
-    The result holds G and S with p = a²GGᵀ and c·S = (T − I)·aG, where a and c are
-    units. There are two ways to compute S:
+    The result contains G and S with p = a²GGᵀ and c·S = (T − I)·aG. The scale factors
+    a (`p_unit`), b (`q_unit`) and c (`top_unit`) are called units. S is computed in one
+    of two ways:
 
     - From the difference q − p, which keeps the digits of near points. The relative
-      error is about u·cond(p), u the unit roundoff.
-    - As (bHW − aG)/c, where q = b²HHᵀ and W is the orthogonal matrix that brings H
-      nearest to G (Bhatia, Jain and Lim 2019, Theorem 1). The error is u·‖√p‖/distance.
-      It is used for NumPy arrays, where it is more than 100 times smaller.
+      error is about u·cond(p), where u is the unit round-off.
+    - As (bHW − aG)/c, where q = b²HHᵀ and W (`rotation`) is the orthogonal matrix that
+      brings H nearest to G (Bhatia, Jain and Lim 2019, Theorem 1). The relative error is
+      u·‖√p‖/distance. This way is used for NumPy arrays if the error is more than 100
+      times smaller.
 
     Parameters
     ----------
@@ -339,13 +347,14 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
         G, S and the units.
     """
     xp = namespace(p, q)
-    G, difference, p_unit, top_unit = _root_difference(p, q)
-    S = upper_solve(G, difference)
+    scaled = _root_difference(p, q)
+    G, p_unit, top_unit = scaled.G, scaled.p_unit, scaled.top_unit
+    S = upper_solve(G, scaled.D)
     if not is_numpy_array(S):
         return _TransportStep(G, S, p_unit, top_unit)
 
-    # Both errors in units of u/c: cond(p)·‖S‖, and ‖√p‖. Written so that NaN is
-    # doubtful.
+    # Both errors, up to a common factor: cond(p)·‖S‖ and ‖√p‖. The comparison is written
+    # so that a NaN counts as doubtful.
     error_from_difference = condition(G) * norm(S)
     error_from_factors = norm(G * (p_unit / top_unit))
     is_doubtful = ~(error_from_difference <= _ERROR_FACTOR * error_from_factors)
@@ -358,13 +367,40 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     return _TransportStep(G, S, p_unit, top_unit)
 
 
-def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
-    """Return the difference (KᵀqK)^½ − KᵀK of square roots, in units, for p = KKᵀ.
+class _RootDifference(NamedTuple):
+    """The difference (KᵀqK)^½ − KᵀK of square roots for p = KKᵀ, in scaled factors.
 
-    It gives the transport map T from p to q, because T − I = K⁻ᵀ((KᵀqK)^½ − KᵀK)K⁻¹.
-    Units a and c are powers of two, of the sizes of √p and of the larger of √p and √q.
-    With K = aG and the difference a·c·D, the entries of G and D stay in the doubles for
-    matrices of any unit.
+    K is p_unit·G, and the difference is p_unit·top_unit·D.
+
+    Attributes
+    ----------
+    G : array, shape (..., m, m)
+        The Cholesky factor of p/p_unit².
+    D : array, shape (..., m, m)
+        The scaled difference.
+    p_unit : array, shape (..., 1, 1)
+        A power of two of the size of √p.
+    top_unit : array, shape (..., 1, 1)
+        A power of two of the size of the larger one of √p and √q.
+    """
+
+    G: Array
+    D: Array
+    p_unit: Array
+    top_unit: Array
+
+
+def _root_difference(p: Array, q: Array) -> _RootDifference:
+    """Return the difference (KᵀqK)^½ − KᵀK of square roots for p = KKᵀ, scaled.
+
+    With it the transport map T from p to q can be computed, because T − I =
+    K⁻ᵀ((KᵀqK)^½ − KᵀK)K⁻¹.
+
+    K is returned as p_unit·G and the difference as p_unit·top_unit·D, so that the
+    entries of G and D are in the range of doubles, however large or small p and q are.
+    With q_unit, a power of two of the size of √q, and q' = q/q_unit² (`scaled_q`),
+
+        D = (q_unit/top_unit)·(Gᵀq'G)^½ − (p_unit/top_unit)·GᵀG.
 
     Parameters
     ----------
@@ -373,32 +409,43 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
 
     Returns
     -------
-    G : array, shape (..., m, m)
-        The Cholesky factor of p/a².
-    difference : array, shape (..., m, m)
-        D.
-    p_unit, top_unit : array, shape (..., 1, 1)
-        a and c.
+    _RootDifference
+        G, D and the units.
     """
     xp = namespace(p, q)
     p_unit, q_unit = _root_unit(p), _root_unit(q)
     top_unit = xp.maximum(p_unit, q_unit)
     G = cholesky(p / p_unit / p_unit)
 
-    def smooth(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
-        """Return the difference by formulas that autodiff can differentiate."""
-        return q_unit * sqrt_sym(sandwich(G.mT, q)) - p_unit * G.mT @ G
+    # Below, p_share is p_unit/top_unit and q_share is q_unit/top_unit; one of them is 1.
 
-    def accurate(G: Array, p: Array, q: Array, p_unit: Array, q_unit: Array) -> Array:
-        """Return the difference with small round-off, by divided differences of √x."""
+    def smooth(
+        G: Array, scaled_p: Array, scaled_q: Array, p_share: Array, q_share: Array
+    ) -> Array:
+        """Return D by the formula above, which autodiff can differentiate."""
+        return q_share * sqrt_sym(sandwich(G.mT, scaled_q)) - p_share * G.mT @ G
+
+    def accurate(
+        G: Array, scaled_p: Array, scaled_q: Array, p_share: Array, q_share: Array
+    ) -> Array:
+        """Return D with small round-off, by divided differences of √x.
+
+        Let X = p_share²·Gᵀp'G and Y = q_share²·Gᵀq'G, so that D = √Y − √X and √X =
+        p_share·GᵀG. Let U and V be their eigenvectors, and xᵢ and yⱼ their eigenvalues.
+        The entries of Uᵀ(√Y − √X)V are those of Uᵀ(Y − X)V, divided by √xᵢ + √yⱼ
+        (`sums`).
+        """
         gram_eigenvalues, U = eigh(G.mT @ G)
-        product_eigenvalues, V = eigh(sym(sandwich(G.mT, q)))
+        product_eigenvalues, V = eigh(sym(sandwich(G.mT, scaled_q)))
         root = xp.sqrt(xp.where(product_eigenvalues >= 0, product_eigenvalues, xp.nan))
-        change = sandwich(G.mT, q_unit * q_unit * q - p_unit * p_unit * p)
-        sums = p_unit * gram_eigenvalues[..., :, None] + q_unit * root[..., None, :]
+        change = sandwich(  # Y − X
+            G.mT, q_share * q_share * scaled_q - p_share * p_share * scaled_p
+        )
+        sums = p_share * gram_eigenvalues[..., :, None] + q_share * root[..., None, :]
         return sym(sandwich(U, (U.mT @ change @ V) / sums, V))
 
-    difference = with_derivative_of(
+    # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
+    D = with_derivative_of(
         smooth,
         accurate,
         G,
@@ -407,7 +454,7 @@ def _root_difference(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
         p_unit / top_unit,
         q_unit / top_unit,
     )
-    return G, difference, p_unit, top_unit
+    return _RootDifference(G, D, p_unit, top_unit)
 
 
 def _root_unit(p: Array) -> Array:

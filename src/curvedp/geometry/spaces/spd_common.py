@@ -1,4 +1,7 @@
-"""What the geometries of symmetric positive definite (SPD) matrices have in common."""
+"""The set of symmetric positive definite (SPD) matrices, which several metrics share.
+Coordinates of a symmetric matrix are its lower triangle, with off-diagonal entries
+times √2 (`pack`).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,20 +23,23 @@ from curvedp.numerics.matrix_functions import (
     well_scaled,
 )
 
-# Largest log(λ_max/λ_min) of well-represented matrices: a condition number of 1e6, at
-# which a unit of round-off is 3e-10 and `log` keeps a relative accuracy of 1e-12.
+# Matrices are well represented if log(λ_max/λ_min) is at most this number. That is a
+# condition number of 1e6, at which a unit of round-off is 3e-10 and `log` has a relative
+# accuracy of 1e-12.
 _SAFE_LOG_CONDITION = 14.0
 
-# Bisection steps that exhaust the digits of a double.
+# The number of bisection steps. After so many halvings an interval is shorter than the
+# spacing of doubles.
 _BISECTION_STEPS = 64
 
-# Matrices of a larger norm, or of one below 1/_LARGEST_NORM, are not tested quickly.
+# The quick test for positive definite matrices is not used for matrices whose norm is
+# above this number, or below its inverse: squares could overflow or underflow.
 _LARGEST_NORM = 1e140
 
-# A record is repaired if its least eigenvalue is below 0 by a share of the largest one
-# between these two. The smaller share is far above what rounding in doubles makes of a
-# singular matrix. The larger one was measured: correlation matrices of 20 stocks that
-# are rounded to one decimal are below 0 by up to 0.01; noisy tensor fits by more.
+# A record is repaired if its least eigenvalue is −c·λ_max with a share c between these
+# two numbers. The first one is far above the rounding errors of a singular matrix. The
+# second one was measured: correlation matrices of 20 stocks that are rounded to one
+# decimal have shares of up to 0.01, and noisy tensor fits have larger ones.
 _LEAST_INDEFINITE = 1e-9
 _MOST_INDEFINITE = 0.1
 
@@ -80,12 +86,12 @@ def unpack(z: Array, m: int) -> Array:
 
 @dataclass(frozen=True)
 class SpectrumFloatSet(FloatSet):
-    """SPD matrices whose log-eigenvalues span at most `_SAFE_LOG_CONDITION`.
+    """SPD matrices whose log-eigenvalues differ by at most `_SAFE_LOG_CONDITION`.
 
-    For spaces whose coordinates at the identity are the matrix logarithm. Matrices at
-    distance r from I have log-eigenvalues that span at most √2·r. The span is a convex
-    function along geodesics: e^a ≤ A, B ≤ e^b stays so in between, and for the mean
-    (Lawson & Lim 2011, monotonicity), so the set contains means of its points.
+    This is the set of well-represented points of spaces whose coordinates at the
+    identity are the matrix logarithm. The log-eigenvalues of a matrix at distance r from
+    I differ by at most √2·r. The set contains the means of its points: if all matrices
+    are between e^a·I and e^b·I, so is their mean (Lawson & Lim 2011, monotonicity).
 
     Parameters
     ----------
@@ -99,14 +105,13 @@ class SpectrumFloatSet(FloatSet):
     def safe_radius(self) -> float:
         """A distance from I within which every matrix is in the set.
 
-        Log-eigenvalues at distance r span at most √2·r, so it is
-        `_SAFE_LOG_CONDITION`/√2. It is inf for m = 1, because numbers have no
-        condition.
+        It is `_SAFE_LOG_CONDITION`/√2, because log-eigenvalues at distance r differ by
+        at most √2·r. For m = 1 it is infinite, because there is only one eigenvalue.
         """
         return _SAFE_LOG_CONDITION / sqrt(2) if self.m > 1 else inf
 
     def shrink_factor(self, z: Array) -> Array:
-        """Return by what factors coordinates must be shrunk to lie in the set.
+        """Return the factors by which coordinates are shrunk to lie in the set.
 
         A matrix is in the set if the difference of its largest and its least
         log-eigenvalue is at most `_SAFE_LOG_CONDITION`.
@@ -131,11 +136,11 @@ class SpectrumFloatSet(FloatSet):
     def project(self, z: Array) -> Array:
         """Return the coordinates of the nearest matrices of the set.
 
-        The set consists of the matrices whose log-eigenvalues span at most the limit
-        `_SAFE_LOG_CONDITION`. It is convex, so projections on it do not increase any
-        distance. The nearest matrix has the same eigenvectors, and log-eigenvalues
-        clipped to an interval [a, a + limit]. Its end a is found by bisection: clipping
-        must take off as much above the interval as it adds below.
+        The set consists of the matrices whose log-eigenvalues differ by at most the
+        limit `_SAFE_LOG_CONDITION`. It is convex, so projections to it do not increase
+        any distance. The nearest matrix has the same eigenvectors, and log-eigenvalues
+        clipped to an interval [a, a + limit]. The end a is found by bisection: what
+        clipping removes above the interval must equal what it adds below.
 
         Parameters
         ----------
@@ -152,6 +157,7 @@ class SpectrumFloatSet(FloatSet):
         low = log_eigenvalues[..., :1]
         high = log_eigenvalues[..., -1:] - _SAFE_LOG_CONDITION
         for _ in range(_BISECTION_STEPS):
+            # The middle is too low if clipping removes more than it adds.
             a = low / 2 + high / 2
             excess_above = xp.clip(log_eigenvalues - a - _SAFE_LOG_CONDITION, 0, None)
             excess_below = xp.clip(a - log_eigenvalues, 0, None)
@@ -169,7 +175,8 @@ class SpectrumFloatSet(FloatSet):
         """Return how far a matrix moves, at most, per unit of relative coordinate error.
 
         It is the largest condition number of a matrix of the set at distance up to
-        `radius` from I: e^(√2·radius), or e^`_SAFE_LOG_CONDITION`; 1 for m = 1.
+        `radius` from I. For m = 1 that is 1, and otherwise the smaller one of
+        e^(√2·radius) and e^`_SAFE_LOG_CONDITION`.
         """
         if self.m == 1:
             return 1.0
@@ -177,11 +184,11 @@ class SpectrumFloatSet(FloatSet):
 
 
 def spectrum_float_set(m: int) -> FloatSet:
-    """Return which points of SPD(m) are well represented, if log P gives coordinates.
+    """Return the set of well-represented points of SPD(m) with the coordinates log P.
 
-    At distance r from the identity, eigenvalues are up to a factor e^{√2·r} apart.
-    Beyond 2^52 = e^36 the small ones are lost to round-off. A single positive number
-    (m = 1) is representable much farther out.
+    At distance r from the identity, the largest and the least eigenvalue differ by a
+    factor of up to e^{√2·r}. Beyond 2^52 = e^36 round-off is larger than the small
+    eigenvalues. A single positive number (m = 1) can be much farther out.
 
     Parameters
     ----------
@@ -200,8 +207,8 @@ def spectrum_float_set(m: int) -> FloatSet:
 class SPD(FrozenManifold):
     """The set of symmetric positive definite m×m matrices; subclasses add a metric.
 
-    Points are real covariance matrices: dropping rows and columns of one (fewer
-    channels) leaves a covariance matrix.
+    Points are real covariance matrices. If some rows and the same columns of a point
+    are deleted, such as those of bad channels, a covariance matrix remains.
 
     Parameters
     ----------
@@ -232,15 +239,15 @@ class SPD(FrozenManifold):
     def project(self, x: Array) -> Array:
         """Return the symmetric part of x with its eigenvalues raised above 0.
 
-        They are raised to at least ε times the largest modulus of an eigenvalue, with ε
-        the machine precision. The symmetric part is not changed where it is positive
-        definite already. The zero matrix goes to the smallest multiple of I that is a
-        normal float.
+        They are raised to at least ε times the largest modulus of an eigenvalue, where ε
+        is the machine precision. A symmetric part that is positive definite already is
+        not changed. The zero matrix becomes the smallest multiple of I that is a normal
+        float.
 
         Parameters
         ----------
         x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+            Any array, usually one near the manifold.
 
         Returns
         -------
@@ -271,11 +278,11 @@ class SPD(FrozenManifold):
         Let λ_min and λ_max be the extreme eigenvalues, and ε the machine precision.
 
         - A matrix with λ_min > ε·λ_max is returned as it is.
-        - Rounding its entries, or a noisy fit, makes a matrix indefinite by a little:
-          if 1e-9·λ_max ≤ −λ_min ≤ 0.1·λ_max, every eigenvalue below −λ_min is raised to
-          −λ_min, which is about how well the matrix is known. This depends on the
-          record alone.
-        - Anything else (a matrix of zeros, a singular or a clearly indefinite one) is
+        - A matrix with 1e-9·λ_max ≤ −λ_min ≤ 0.1·λ_max is repaired, because rounding of
+          its entries or a noisy fit may have made it slightly indefinite. Every
+          eigenvalue below −λ_min is raised to −λ_min, which is about the error of the
+          matrix. The repair depends on the record alone.
+        - For any other matrix (of zeros, singular, or clearly indefinite) the result is
           NaN.
 
         Parameters
@@ -286,7 +293,7 @@ class SPD(FrozenManifold):
         Returns
         -------
         array of shape (..., *point_shape)
-            The points; NaN where there is none.
+            The points; NaN for a record that has none.
         """
         xp = namespace(x)
 
@@ -302,7 +309,8 @@ class SPD(FrozenManifold):
                 -least <= _MOST_INDEFINITE * largest
             )
             is_nearly_definite = is_nearly_definite & (largest > 0)
-            # What is added to each eigenvalue, in the units of `scaled`.
+
+            # The number that is added to each eigenvalue, in the units of `scaled`.
             increments = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
             increments = xp.where(is_nearly_definite, increments, 0.0)
             repaired = sym(scaled + (U * increments[..., None, :]) @ U.mT)
@@ -326,15 +334,15 @@ class SPD(FrozenManifold):
         return sym(x) + namespace(p, x).zeros_like(p)
 
     def residual(self, p: Array) -> Array:
-        """Return ‖p − pᵀ‖ plus the modulus of the least eigenvalue if it is negative.
+        """Return how far a matrix p is from symmetric and positive definite.
 
-        Both are relative to the largest entry of p, since these matrices have no scale
-        of their own. A least eigenvalue of 0 counts as 1.
+        It is ‖p − pᵀ‖, plus the modulus of the least eigenvalue if that is negative, or
+        1 if it is 0. Both are relative to the largest entry of p.
 
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -346,7 +354,8 @@ class SPD(FrozenManifold):
 
         def lack_of_definiteness(S: Array) -> Array:
             """Return by how much the least eigenvalue is below 0; 1 where it is 0."""
-            least = eigh(S)[0][..., 0]
+            eigenvalues, _ = eigh(S)  # in ascending order
+            least = eigenvalues[..., 0]
             lack = xp.where(least < 0, -least, 1.0)
             return xp.where(least > 0, 0.0, lack)
 
@@ -361,9 +370,10 @@ def _unless_clearly_positive(
 ) -> Array:
     """Return by_eigenvalues(S), but call it only for matrices that may be indefinite.
 
-    A quick test finds 2×2 and 3×3 matrices that are clearly positive definite, for
-    which the result is known without eigenvalues. Inside `public_time`, where the work
-    must not depend on the data, eigenvalues are computed for all matrices.
+    A quick test finds 2×2 and 3×3 matrices that are clearly positive definite. For these
+    the result is known without eigenvalues, which saves time. Inside `public_time`,
+    where the work must not depend on the data, eigenvalues are computed for all
+    matrices.
 
     Parameters
     ----------
@@ -384,6 +394,7 @@ def _unless_clearly_positive(
     if in_public_time() or not has_shortcut:
         return by_eigenvalues(S)
 
+    # The known result for all matrices, overwritten for those that fail the test.
     flat = S.reshape(-1, *S.shape[-2:])
     result = np.asarray(known_result, order="C")
     doubtful = np.flatnonzero(~_is_clearly_positive(flat))
@@ -396,10 +407,11 @@ def _unless_clearly_positive(
 def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:
     """Return which 2×2 or 3×3 matrices S surely have eigenvalues above ε·‖S‖.
 
-    The pivots of S − 64ε‖S‖I are computed. Elimination errs by less than 16ε‖S‖ (Higham
-    2002, Theorem 10.3), so positive pivots prove it, in a tenth of the time that
-    eigenvalues take. For matrices so large or small that squares of entries could
-    overflow or underflow the answer is False.
+    The test computes the pivots of S − 64ε‖S‖I by Gaussian elimination, whose error is
+    less than 16ε‖S‖ (Higham 2002, Theorem 10.3). So positive pivots prove that the
+    eigenvalues are above ε·‖S‖. The test takes a tenth of the time of eigenvalues. For
+    matrices so large or small that squares of entries could overflow or underflow, the
+    answer is False.
 
     Parameters
     ----------
@@ -415,7 +427,8 @@ def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:
         norm = np.sqrt(np.einsum("nij,nij->n", flat, flat))  # Frobenius norms
         shift = 64 * np.finfo(flat.dtype).eps * norm
 
-        # Gaussian elimination of S − shift·I, whose pivots are positive if it is.
+        # Gaussian elimination of S − shift·I. Its pivots are positive if and only if this
+        # matrix is positive definite.
         first_pivot = flat[:, 0, 0] - shift
         entry_10 = flat[:, 1, 0]
         second_pivot = flat[:, 1, 1] - shift - entry_10 * entry_10 / first_pivot

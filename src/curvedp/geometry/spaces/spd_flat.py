@@ -1,7 +1,7 @@
-"""The two flat metrics on SPD(m): Log-Euclidean and Log-Cholesky.
-
-(Arsigny et al. 2007; Lin 2019.) Each is the Euclidean metric of a chart φ: the matrix
-logarithm, or the Cholesky factor with the logarithm of its diagonal.
+"""The two flat metrics on positive definite matrices: Log-Euclidean and Log-Cholesky.
+Each is the Euclidean metric of a chart φ, a map from matrices to vectors: the matrix
+logarithm (Arsigny et al. 2007), or the Cholesky factor with the logarithm of its
+diagonal (Lin 2019).
 """
 
 from abc import abstractmethod
@@ -22,29 +22,30 @@ from curvedp.numerics.eigen import eigh
 from curvedp.numerics.matrix_functions import (
     cholesky,
     cholesky_change,
-    divided_log,
+    log_divided_difference,
     log_sym,
     sandwich,
     sym,
 )
 from curvedp.numerics.spd_pencil import log_cholesky_change, match_scale
 
-# Cells of an angle in the bound of `_log_cholesky_amplification`.
+# Into how many cells `_log_cholesky_amplification` divides the range of an angle.
 _ANGLE_CELLS = 24
 
-# Steps and relative changes below this are computed as p plus a change.
+# After steps and relative changes shorter than this, the end is computed as p plus a
+# change.
 _NEAR = 0.5
 
-# |log| of the ratio of the units of two matrices above which their difference would
-# lose digits.
+# Two matrices are not subtracted from each other if the logarithm of the ratio of their
+# scales exceeds this number: the difference would lose digits.
 _OTHER_UNITS = 2.0
 
 
 def dlog(p: Array, v: Array) -> Array:
     """Return d(log)_p[v], the derivative of the matrix logarithm at p along v.
 
-    In the eigenbasis of p it multiplies by the divided differences log[λᵣ, λₛ] = (log
-    λᵣ − log λₛ)/(λᵣ − λₛ), which are 1/λᵣ for equal eigenvalues.
+    In the eigenbasis of p, entry (r, s) of v is multiplied by the divided difference
+    (log λᵣ − log λₛ)/(λᵣ − λₛ) of the eigenvalues, or by 1/λᵣ if they are equal.
 
     Parameters
     ----------
@@ -62,7 +63,9 @@ def dlog(p: Array, v: Array) -> Array:
     def value(p: Array, v: Array) -> Array:
         """Return d(log)_p[v] itself; autodiff takes its derivative from `rule`."""
         eigenvalues, U = eigh(p)
-        differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
+        differences = log_divided_difference(
+            eigenvalues[..., :, None], eigenvalues[..., None, :]
+        )
         return sym(sandwich(U, differences * (U.mT @ v @ U)))
 
     def rule(
@@ -96,8 +99,8 @@ def dlog(p: Array, v: Array) -> Array:
 def dexp(p: Array, s: Array) -> Array:
     """Return d(exp)_{log p}[s], the derivative of the matrix exponential at log p along s.
 
-    It is the inverse of `dlog`. In the eigenbasis of p it divides by the divided
-    differences log[λᵣ, λₛ].
+    It is the inverse of `dlog`: in the eigenbasis of p, entry (i, j) of s is divided by
+    (log λᵢ − log λⱼ)/(λᵢ − λⱼ), where λ are the eigenvalues of p.
 
     Parameters
     ----------
@@ -115,9 +118,12 @@ def dexp(p: Array, s: Array) -> Array:
     def value(p: Array, s: Array) -> Array:
         """Return d(exp)_{log p}[s] itself; autodiff differentiates `_block_dexp`."""
         eigenvalues, U = eigh(p)
-        differences = divided_log(eigenvalues[..., :, None], eigenvalues[..., None, :])
+        differences = log_divided_difference(
+            eigenvalues[..., :, None], eigenvalues[..., None, :]
+        )
         return sym(sandwich(U, (U.mT @ s @ U) / differences))
 
+    # The result is that of `value`; under JAX the derivative is that of `_block_dexp`.
     return with_derivative_of(_block_dexp, value, p, s)
 
 
@@ -154,8 +160,9 @@ def _block_dexp(p: Array, s: Array) -> Array:
 class FlatSPD(SPD, ScalableCone, OriginIsometry):
     """SPD(m) with the Euclidean metric of a chart φ into symmetric or lower matrices.
 
-    A subclass states φ through its differential, the inverse of that, and differences.
-    They are read at a `_frame` of the footpoint, so that what p needs is computed once.
+    A subclass defines φ by its differential, the inverse of the differential, and
+    differences φ(q) − φ(p). These methods take a `_frame` of the point p, such as its
+    Cholesky factor, so that it is computed only once for each p.
     """
 
     curvature_bounds = (0.0, 0.0)
@@ -163,7 +170,7 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
 
     @abstractmethod
     def _frame(self, p: Array) -> Array:
-        """Return what the functions below need of a point p, computed once.
+        """Return the matrix that the other methods of the chart need of a point p.
 
         Parameters
         ----------
@@ -184,7 +191,7 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         Parameters
         ----------
         frame : array of shape (..., m, m)
-            What `_frame` returns for the point p.
+            The result of `_frame` for the point p.
         v : array of shape (..., m, m)
             Symmetric matrices, tangent vectors at p.
 
@@ -201,7 +208,7 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         Parameters
         ----------
         frame : array of shape (..., m, m)
-            What `_frame` returns for the point p.
+            The result of `_frame` for the point p.
         X : array of shape (..., m, m)
             Velocities in the chart φ.
 
@@ -218,7 +225,7 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
         Parameters
         ----------
         frame : array of shape (..., m, m)
-            What `_frame` returns for p.
+            The result of `_frame` for p.
         p, q : arrays of shape (..., m, m)
             Two points.
 
@@ -231,7 +238,8 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity at p of a shortest geodesic to q.
 
-        In the chart φ geodesics are straight lines, so that it is dφ⁻¹(φ(q) − φ(p)).
+        In the chart φ geodesics are straight lines. So the velocity is
+        dφ⁻¹(φ(q) − φ(p)).
 
         Parameters
         ----------
@@ -325,8 +333,9 @@ class FlatSPD(SPD, ScalableCone, OriginIsometry):
 class SPDLogEuclidean(FlatSPD):
     """SPD(m) with the Euclidean metric of log P: flat and complete.
 
-    Euclidean mechanisms are exact on it. d(log)_P and its inverse multiply by divided
-    differences in the eigenbasis of P (Arsigny et al. 2007).
+    Mechanisms for Euclidean space are exact on this space, in the chart log P. The
+    differential d(log)_P and its inverse are computed in the eigenbasis of P (Arsigny et
+    al. 2007).
 
     Parameters
     ----------
@@ -373,8 +382,10 @@ class SPDLogEuclidean(FlatSPD):
 
             log q − log p = U(K ⊙ Uᵀ(q − p)V)Vᵀ,      Kᵣₛ = (log αᵣ − log βₛ)/(αᵣ − βₛ),
 
-        where ⊙ multiplies entry by entry. This form keeps every digit of a small q − p.
-        A q in other units is scaled to the size of p first.
+        where ⊙ multiplies entry by entry. In the code α and β are `p_eigenvalues` and
+        `q_eigenvalues`, and K is `differences`. This formula keeps all digits of a small
+        difference q − p. If q is much larger or smaller than p, it is scaled to the size
+        of p first.
 
         Parameters
         ----------
@@ -398,7 +409,7 @@ class SPDLogEuclidean(FlatSPD):
             q, log_scale = match_scale(p, q)
             p_eigenvalues, U = eigh(p)
             q_eigenvalues, V = eigh(q)
-            differences = divided_log(
+            differences = log_divided_difference(
                 p_eigenvalues[..., :, None], q_eigenvalues[..., None, :]
             )
             log_difference = sym(sandwich(U, differences * (U.mT @ (q - p) @ V), V))
@@ -406,6 +417,7 @@ class SPDLogEuclidean(FlatSPD):
                 log_difference, np.eye(log_difference.shape[-1])
             )
 
+        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, q)
 
     def exp(self, p: Array, v: Array) -> Array:
@@ -433,32 +445,37 @@ class SPDLogEuclidean(FlatSPD):
 
         def accurate(p: Array, v: Array) -> Array:
             """Return the end point with small round-off, also for short steps."""
+            # The eigensystem of log p; NaN if p is not positive definite.
             xp = namespace(p, v)
             step = dlog(p, v)
             p_eigenvalues, U = eigh(p)
             is_positive = p_eigenvalues > 0
             log_eigenvalues = xp.log(xp.where(is_positive, p_eigenvalues, xp.nan))
+
             # The eigensystem of log p + step, the logarithm of the end point.
             end_log_eigenvalues, V = eigh(
                 (U * log_eigenvalues[..., None, :]) @ U.mT + step
             )
 
             # For short steps p plus a difference of exponentials.
-            differences = matrix.divided_exp(
+            differences = matrix.exp_divided_difference(
                 log_eigenvalues[..., :, None], end_log_eigenvalues[..., None, :]
             )
             near = p + sandwich(U, differences * (U.mT @ step @ V), V)
+
+            # For long steps the exponential of the logarithm.
             far = (V * xp.exp(end_log_eigenvalues)[..., None, :]) @ V.mT
             is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < _NEAR
             return sym(xp.where(is_short, near, far))
 
+        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, v)
 
 
 class SPDLogCholesky(FlatSPD, CheapKernels):
     """SPD(m) with the metric of the Cholesky factor: flat and complete (Lin 2019).
 
-    The chart of P = LLᵀ is the strict lower part of L and the logarithm of its
+    The chart of a point LLᵀ is the strict lower part of L and the logarithm of its
     diagonal.
 
     Parameters
@@ -477,13 +494,13 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 
     @cached_property
     def float_set(self) -> FloatSet:
-        """The set of well-represented points: all up to a largest distance from I.
+        """The set of well-represented points: all points up to a distance from I.
 
-        At distance r the diagonal entries of the Cholesky factor L are up to a factor
-        of e^r apart, and those of LLᵀ up to its square.
+        At distance r the diagonal entries of the Cholesky factor L differ by a factor
+        of up to e^r, and those of LLᵀ by up to its square.
         """
-        # e^{2·18} is 2^52: beyond, LLᵀ loses its small entries. A single number only
-        # has to stay in the range of doubles.
+        # e^{2·18} is 2^52: beyond this distance LLᵀ loses its small entries. For m = 1
+        # the only entry has to be in the range of doubles.
         return FloatSet(
             max_distance=18.0 if self.m > 1 else 350.0,
             amplification=partial(_log_cholesky_amplification, self.m),
@@ -492,11 +509,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        The chart φ of P = LLᵀ is the strict lower part of L and the logarithm of its
-        diagonal, and geodesics are straight lines in it. So the chart of the end is
-        that of L plus dφ(v). With the Cholesky factor K of the end and D = K − L, the
-        end is KKᵀ. For short steps p + DLᵀ + LDᵀ + DDᵀ is the same matrix with more
-        digits.
+        The chart φ of p = LLᵀ consists of the strict lower part of L and the logarithm
+        of its diagonal. Geodesics are straight lines in it, so that the chart of the
+        end is φ(p) + dφ(v). Let K be the Cholesky factor of the end and D = K − L
+        (`factor_change`). The end is KKᵀ. After short steps the same matrix is computed
+        as p + DLᵀ + LDᵀ + DDᵀ, which keeps more digits.
 
         Parameters
         ----------
@@ -514,15 +531,19 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         L = cholesky(p)
         chart_velocity = self._differential(L, v)
         is_diagonal = _is_diagonal(L)
+
+        # D: the change below the diagonal is the velocity; on the diagonal the
+        # logarithm changes by it.
         factor_change = xp.where(
             is_diagonal,
             L * xp.expm1(xp.where(is_diagonal, chart_velocity, 0.0)),
             chart_velocity,
         )
         near = p + sym(2 * factor_change @ L.mT) + factor_change @ factor_change.mT
-        end_factor = L + factor_change
+        K = L + factor_change
+        far = K @ K.mT
         is_short = xp.max(xp.abs(chart_velocity), axis=(-2, -1), keepdims=True) < _NEAR
-        return sym(xp.where(is_short, near, end_factor @ end_factor.mT))
+        return sym(xp.where(is_short, near, far))
 
     def _frame(self, p: Array) -> Array:
         """Return the Cholesky factor of p, which other methods receive as `frame`."""
@@ -531,7 +552,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
     def _differential(self, frame: Array, v: Array) -> Array:
         """Return dφ(v), the velocity in the chart φ for the velocity v of the matrix.
 
-        The chart of P = LLᵀ is the strict lower part of L and the logarithm of its
+        The chart of a point LLᵀ is the strict lower part of L and the logarithm of its
         diagonal. So dφ(v) is the derivative of the Cholesky factor along v, with its
         diagonal divided by that of L.
 
@@ -559,8 +580,8 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
     def _inverse_differential(self, frame: Array, X: Array) -> Array:
         """Return the velocity of the matrix LLᵀ for a velocity X in the chart.
 
-        The factor L changes by Y, which is X with the diagonal multiplied by that of L.
-        Then the matrix changes by LYᵀ + YLᵀ.
+        The factor L changes by Y (`factor_change`), which is X with the diagonal
+        multiplied by that of L. Then the matrix changes by LYᵀ + YLᵀ.
 
         Parameters
         ----------
@@ -581,10 +602,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
     def _difference(self, frame: Array, p: Array, q: Array) -> Array:
         """Return the chart of q minus the chart of p.
 
-        With p = LLᵀ and q = KKᵀ, it is K − L below the diagonal and log(Kⱼⱼ/Lⱼⱼ) on it.
-        For near points it is computed from F with K = L(I + F): K − L = LF and
-        log(Kⱼⱼ/Lⱼⱼ) = log1p(Fⱼⱼ). I + F is the Cholesky factor of I + L⁻¹(q − p)L⁻ᵀ.
-        For far points, and for q in quite other units than p, K itself is computed.
+        Let p = LLᵀ and q = KKᵀ. The difference is K − L below the diagonal, and
+        log(Kⱼⱼ/Lⱼⱼ) on the diagonal. For near points it is computed from the matrix F
+        (`relative_change`) with K = L(I + F): then K − L = LF and log(Kⱼⱼ/Lⱼⱼ) =
+        log1p(Fⱼⱼ), and I + F is the Cholesky factor of I + L⁻¹(q − p)L⁻ᵀ. For far
+        points, and for a q that is much larger or smaller than p, K itself is computed.
 
         Parameters
         ----------
@@ -601,6 +623,8 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         L = frame
         xp = namespace(frame, q)
         is_diagonal = _is_diagonal(frame)
+
+        # Near points, by F.
         _, log_scale = match_scale(p, q)
         has_other_units = (xp.abs(log_scale) > _OTHER_UNITS)[..., None, None]
         whitened_difference = matrix.whiten(L, xp.where(has_other_units, 0.0, q - p))
@@ -611,6 +635,7 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
             L @ relative_change,
         )
 
+        # Far points, by K.
         large_change = is_diagonal & ~(xp.abs(relative_change) < _NEAR)
         is_far = has_other_units | xp.any(large_change, axis=(-2, -1), keepdims=True)
         K = cholesky(xp.where(is_far, q, p))
@@ -647,11 +672,11 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         return _pack_lower(self._differential(cholesky(p), v))
 
     def normal_coordinates(self, p: Array, q: Array) -> Array:
-        """Return the normal coordinates at p of q, with NumPy in twice the precision.
+        """Return the normal coordinates of q at p, in twice the precision for NumPy arrays.
 
-        They are the entries of φ(q) − φ(p) for the chart φ of the Cholesky factor. The
-        precision is needed because noise is added to them: far from the identity, too,
-        round-off must not move them by more than q moves.
+        They are the entries of φ(q) − φ(p), where φ is the chart of the Cholesky factor.
+        Mechanisms add noise to these coordinates. Also far from the identity, round-off
+        must not move them by more than a change of q does, and this needs the precision.
 
         Parameters
         ----------
@@ -691,12 +716,12 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 def _log_cholesky_amplification(m: int, radius: float) -> float:
     """Bound how far a matrix moves per unit of relative error of its entries.
 
-    Distances are those of the Log-Cholesky metric. The proof is in
-    docs/theory/geometry.md. The bound grows with three lengths: `plus` and `minus` of
-    the positive and the negative entries of the log-diagonal of the Cholesky factor,
-    and `strict` of its entries below the diagonal. They are the coordinates of a point
-    of the sphere of that radius. The sphere is covered by cells, and in each cell the
-    largest value of each length is used.
+    Distances are those of the Log-Cholesky metric, and the proof is in
+    docs/theory/geometry.md. Consider the Cholesky factor of the matrix. The bound grows
+    with three lengths: `plus` and `minus`, of the vectors of the positive and of the
+    negative logarithms of its diagonal, and `strict`, of the entries below the diagonal.
+    The sum of the squares of these lengths is radius². This part of a sphere is covered
+    by cells, and in each cell the largest value of each length is used.
 
     Parameters
     ----------
@@ -713,14 +738,17 @@ def _log_cholesky_amplification(m: int, radius: float) -> float:
     if m == 1:
         return 1.0  # only the logarithm of one number moves, by ½
 
+    # The lengths in polar coordinates, with one row and one column for the cells of the
+    # two angles. In a cell the sine is largest at the larger end, the cosine at the other.
     angle = np.arange(_ANGLE_CELLS + 1) / _ANGLE_CELLS * (np.pi / 2)
-    largest_sine = np.sin(angle[1:])  # at the larger end of each cell
+    largest_sine = np.sin(angle[1:])
     largest_cosine = np.cos(angle[:-1])
     plus = radius * largest_cosine[:, None]
     minus = radius * largest_sine[:, None] * largest_cosine
     strict = radius * largest_sine[:, None] * largest_sine
 
-    # Where nothing near that far out is a double, the bound is infinite.
+    # At distances at which matrices are not in the range of doubles, terms overflow and
+    # the bound is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         trace = m + sqrt(m) * np.expm1(2 * plus) + strict**2  # bounds tr P = ‖L‖²
         inverse_norm = sqrt(m) * np.exp(minus)  # bounds ‖L⁻¹‖

@@ -1,4 +1,4 @@
-"""Poses: rotations and translations together."""
+"""Rigid motions of R^n: a rotation and a translation together, such as the pose of a body."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +16,11 @@ from curvedp.numerics.arrays import like, namespace
 class SpecialEuclidean(PullbackManifold):
     """Rigid motions of R^n as matrices [[R, t], [0, 1]], with the metric of SO(n) × R^n.
 
-    d² = d²(R, R') + |t − t'|²/length²: the product metric, invariant on the left under
-    rotations and under all translations (Park 1995: no metric is bi-invariant). The
-    length says how far a translation must go to weigh as much as one radian; it is
-    public and part of the metric.
+    R is a rotation and t a translation. Squared distances are d²(R, R') +
+    |t − t'|²/length². This product metric is invariant on the left under rotations, and
+    under all translations (Park 1995: no metric is bi-invariant). A translation by
+    `length` counts as much as a rotation by one radian. The length is public and part
+    of the metric.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ class SpecialEuclidean(PullbackManifold):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        Rotations follow their geodesic. Translations are added, without the division
-        by `length`, so that a velocity of 0 changes no bit.
+        The rotation moves along its geodesic, and translations are added. They are not
+        divided by `length`, so that a velocity of 0 changes no bit.
 
         Parameters
         ----------
@@ -77,7 +78,8 @@ class SpecialEuclidean(PullbackManifold):
         array of shape (..., n + 1, n + 1)
             The end points.
         """
-        rotation = self.model.factors[0].exp(p[..., :-1, :-1], v[..., :-1, :-1])
+        rotations, _ = self.model.factors
+        rotation = rotations.exp(p[..., :-1, :-1], v[..., :-1, :-1])
         translation = p[..., :-1, -1] + v[..., :-1, -1]
         return _block_matrix(rotation, translation, 1.0)
 
@@ -89,7 +91,7 @@ class SpecialEuclidean(PullbackManifold):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------

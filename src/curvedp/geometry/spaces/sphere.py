@@ -1,4 +1,4 @@
-"""The unit sphere."""
+"""The unit sphere, with the angle between unit vectors as distance."""
 
 import math
 from functools import cached_property
@@ -24,7 +24,7 @@ _LEAST_LENGTH = 1e-140
 
 
 class _Angle(NamedTuple):
-    """The angle between the rays through p and q, and intermediate results.
+    """The angle between the rays through p and q, with intermediate results.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class _Angle(NamedTuple):
 class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     """Unit vectors of R^{d+1} with the angle as distance. Curvature 1.
 
-    A float vector is never exactly a unit vector: `dist` and `log` take the angle
-    between the rays through p and q, so that the radial round-off of the points does
-    not count as distance. The relative error is a few units of round-off from distance
-    1e-300 up to the antipode, where `log` returns one of the shortest velocities,
-    always the same.
+    A vector of floats is hardly ever exactly a unit vector. So `dist` and `log` use the
+    angle between the rays through p and q: the round-off of the lengths of p and q does
+    not count as distance. The relative error is a few units of round-off, from distance
+    1e-300 up to the antipode. At the antipode `log` returns one of the shortest
+    velocities, always the same.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     def _careful_log(self, p: Array, q: Array) -> Array:
         """Return the logarithm also for parallel vectors and for very near ones.
 
-        `log` calls this where its fast formula is not accurate.
+        `log` calls this method where its fast formula is not accurate.
 
         Parameters
         ----------
@@ -160,6 +160,8 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         """
         xp = namespace(p, q)
         angle, orthogonal, length, cosine = self._angle(xp, p, q)
+
+        # The factor angle/length, which is 1 for equal points.
         parallel = length == 0
         quotient = angle / xp.where(parallel, 1.0, length)
         factor = xp.where(parallel, 1.0, quotient)
@@ -205,10 +207,10 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     def _angle(self, xp: Any, p: Array, q: Array) -> _Angle:
         """Return the angle between the rays through p and q, and intermediate results.
 
-        The vectors q, q − p and q + p have the same part orthogonal to p. The shorter
-        of the last two is exact where it is small, so that its orthogonal part keeps
-        its digits near p as well as near the antipode. The projection is done twice,
-        because the first one leaves some round-off along p.
+        The vectors q, q − p and q + p have the same part orthogonal to p. Of the last
+        two, the shorter one is used. Where it is short it has no rounding error, so that
+        its orthogonal part keeps its digits near p and near the antipode. The component
+        along p is removed twice, because the first removal leaves some round-off.
 
         Parameters
         ----------
@@ -235,10 +237,11 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return the parallel transport of v along the shortest geodesic.
 
-        With θ the distance and e the unit velocity from p to q, the part of v along e
-        becomes cos θ·e − sin θ·p, and the rest of v stays. Written with the velocity
-        θ·e instead of e this is smooth at p = q. It also holds for opposite points,
-        where the usual form v − ⟨q,v⟩/(1 + ⟨p,q⟩)·(p + q) divides by 0.
+        Let θ be the distance and e the unit velocity from p to q. Transport turns e into
+        cos θ·e − sin θ·p, and leaves the part of v orthogonal to e unchanged. The
+        formula is written with the velocity θ·e instead of e, which makes it smooth at
+        p = q. It also holds for opposite points, where the usual formula
+        v − ⟨q,v⟩/(1 + ⟨p,q⟩)·(p + q) divides by 0.
 
         Parameters
         ----------
@@ -265,7 +268,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         Parameters
         ----------
         x : array of shape (..., *point_shape)
-            Any array, near the manifold as a rule.
+            Any array, usually one near the manifold.
 
         Returns
         -------
@@ -314,7 +317,7 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         Parameters
         ----------
         p : array of shape (..., *point_shape)
-            What may be points.
+            Arrays that may be points.
 
         Returns
         -------
@@ -324,10 +327,10 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         xp = namespace(p)
         return xp.abs(euclidean_norm(xp, p) - 1)
 
-    # The Householder reflection that carries ±e₁ to p carries (0, z) into the tangent
-    # space at p. With the sign of p₁ the reflected pole is never close to p, so that
-    # 1 + |p₁| replaces the 1 + p₁ of the frame eᵢ − pᵢ₊₁/(1 + p₁)·(e₁ + p), which is
-    # undefined at p = −e₁.
+    # The Householder reflection that carries ±e₁ to p also carries the vectors (0, z) to
+    # the tangent vectors at p. The sign depends on that of p₁ so that the formulas divide
+    # by 1 + |p₁|, which is never near 0. The more usual frame
+    # eᵢ − pᵢ₊₁/(1 + p₁)·(e₁ + p) is undefined at p = −e₁.
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
@@ -348,6 +351,8 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         """
         xp = namespace(p, z)
         p_first, p_others = p[..., :1], p[..., 1:]
+
+        # The reflected vector: its first entry, and the others.
         along = xp.vecdot(p_others, z)[..., None]
         first = xp.where(p_first < 0, along, -along)
         others = z - along / (1 + xp.abs(p_first)) * p_others
@@ -389,9 +394,9 @@ def _angle_by_coordinates(
     x, y : list of arrays
         The coordinates of two batches of vectors.
     passes : int
-        How often the component along x is removed from y: once leaves some round-off,
-        which does not matter to the length of the rest, and twice gives its direction
-        to full precision.
+        How often the component along x is removed from y. One removal leaves some
+        round-off, which does not matter for the length of the result. Two removals give
+        its direction to full precision.
 
     Returns
     -------
@@ -406,7 +411,8 @@ def _angle_by_coordinates(
     x_square = dot_lists(x, x)
     sign = np.copysign(1.0, cosine)
 
-    # y ∓ x has the same orthogonal part as y, and is exact where it is small.
+    # y − x, or y + x if the angle is obtuse. It has the same part orthogonal to x as y,
+    # and no rounding error where it is short.
     orthogonal = [b - sign * a for a, b in zip(x, y, strict=True)]
     for _ in range(passes):
         along = dot_lists(x, orthogonal) / x_square

@@ -1,4 +1,8 @@
-"""The Stiefel manifold: orthonormal r-frames of R^m, metric of the embedding."""
+"""The Stiefel manifold of m×r matrices with orthonormal columns, called frames. A
+tangent vector at a frame p is v = pA + QB. The skew-symmetric matrix A turns the
+columns of p within their span, and QB moves them out of it, where Q has orthonormal
+columns that are orthogonal to those of p.
+"""
 
 import math
 from dataclasses import dataclass
@@ -36,8 +40,10 @@ from curvedp.numerics.stiefel_log import (
 )
 
 
-class _SolvedLog(NamedTuple):
-    """A logarithm v = pA + QB and the frame [p Q]; constants for differentiation.
+class _LogInFrame(NamedTuple):
+    """A logarithm v = pA + QB at p, and the frame [p Q] in which it was computed.
+
+    Automatic differentiation treats all four arrays as constants.
 
     Attributes
     ----------
@@ -61,12 +67,12 @@ class _SolvedLog(NamedTuple):
 class Stiefel(OrthonormalFrames):
     """m×r matrices with orthonormal columns, r ≤ m, with the metric tr(uᵀv).
 
-    `exp` is the geodesic exponential in closed form. `log` has none: it solves
-    exp(p, v) = q by Newton's method with a bounded number of steps from three starts;
-    it inverted `exp` in every trial up to 0.97π, and next to π may be NaN. `transport`
-    is an isometry of tangent spaces that carries velocities along the geodesic, not the
-    parallel transport. Stiefel(m, 1) is the sphere; Stiefel(m, m) is O(m), whose
-    components are infinitely far apart (`log` NaN).
+    `exp` has a closed form. `log` has none: it solves exp(p, v) = q by Newton's method,
+    with a bounded number of steps from three starts. In all trials it inverted `exp` for
+    velocities of length up to 0.97π; next to π it may be NaN. `transport` is an isometry
+    of tangent spaces that carries velocities along the geodesic, but not the parallel
+    transport. Stiefel(m, 1) is the sphere. Stiefel(m, m) is O(m), which has two
+    components that no geodesic connects: between them `log` is NaN and `dist` infinite.
 
     Parameters
     ----------
@@ -99,21 +105,22 @@ class Stiefel(OrthonormalFrames):
     def dim(self) -> int:
         """The dimension r(r − 1)/2 + (m − r)·r.
 
-        The columns of a matrix turn in their span, and out of it.
+        The first term counts rotations of the columns within their span, the second
+        their motions out of the span.
         """
-        return self._n_turns + (self.m - self.r) * self.r
+        return self._n_plane_rotations + (self.m - self.r) * self.r
 
     @cached_property
-    def _n_turns(self) -> int:
-        """The number r(r − 1)/2 of pairs of columns, whose planes can turn."""
+    def _n_plane_rotations(self) -> int:
+        """The number r(r − 1)/2 of planes of two columns, each of which can be rotated."""
         return self.r * (self.r - 1) // 2
 
     @cached_property
     def injectivity_radius(self) -> float:
         """The length up to which every geodesic is shortest: π, and √2·π on O(m).
 
-        (Zimmermann & Stoye 2024.) On O(m), where r = m, a plane turned by π has the
-        length √2·π, √2 times the one on `Rotations`.
+        (Zimmermann & Stoye 2024.) On O(m), where r = m, the rotation of a plane by π has
+        the length √2·π, which is √2 times its length on `Rotations`.
         """
         return math.sqrt(2) * math.pi if self.r == self.m else math.pi
 
@@ -144,10 +151,11 @@ class Stiefel(OrthonormalFrames):
     def exp(self, p: Array, v: Array) -> Array:
         """Return the end of the geodesic from p with velocity v.
 
-        With v = pA + QB, where A is skew and [p Q] is an orthonormal frame, it is
-        [p Q]·exp([2A −Bᵀ; B 0])·[I; 0]·exp(−A) (Zimmermann & Hüper 2022, at the
-        Euclidean metric; the same curve as Edelman, Arias & Smith 1998, eq. 2.7, with
-        skew matrices only).
+        Let v = pA + QB, where A is skew-symmetric and [p Q] is an orthonormal frame. The
+        end is [p Q]·exp([2A −Bᵀ; B 0])·[I; 0]·exp(−A) (Zimmermann & Hüper 2022, for the
+        Euclidean metric). This is the curve of Edelman, Arias & Smith 1998, eq. 2.7,
+        written with skew-symmetric matrices only. It is computed as p plus a change,
+        which keeps the digits of a short step.
 
         Parameters
         ----------
@@ -160,7 +168,7 @@ class Stiefel(OrthonormalFrames):
             The end points.
         """
         A, N = self._split(p, v)
-        frame, B = self._frame(p, N)
+        frame, B = self._frame(p, N)  # [p Q], and B with QB = N
         step, mean = endpoint(A, B)
         derivative_term = self._derivative_carrier(frame, N, B) @ mean  # 0 in value
         return p + (frame @ step + derivative_term)
@@ -168,8 +176,8 @@ class Stiefel(OrthonormalFrames):
     def log(self, p: Array, q: Array) -> Array:
         """Return the velocity of a geodesic from p to q.
 
-        It is the shortest one if it is shorter than π; a longer one need not be. NaN
-        where Newton's method finds none.
+        The geodesic is the shortest one if it is shorter than π; a longer one need not
+        be the shortest. The velocity is NaN if Newton's method does not converge.
 
         Parameters
         ----------
@@ -187,19 +195,23 @@ class Stiefel(OrthonormalFrames):
             return Sphere(self.m - 1).log(p[..., 0], q[..., 0])[..., None]
 
         def smooth(p: Array, q: Array) -> Array:
-            """Return the logarithm, with a derivative.
+            """Return the logarithm, in a form that autodiff can differentiate.
 
-            The velocity is found by iteration, which has none. A term is added that is
-            0 in value and whose derivative is that of the velocity, to first order.
+            The velocity is found by iteration, which is not differentiated. A term is
+            added that is 0 in value and has the derivative of the velocity.
             """
-            velocity, A, B, frame = self._solved_log(p, q)
-            velocity = self.to_tangent(p, velocity)
-            return velocity + log_change(A, B, frame, q - self.exp(p, velocity))
+            solution = self._solve_for_log(p, q)
+            velocity = self.to_tangent(p, solution.velocity)
+            miss = q - self.exp(p, velocity)  # 0 in value, up to round-off
+            zero = log_change(solution.A, solution.B, solution.frame, miss)
+            return velocity + zero
 
         def plain(p: Array, q: Array) -> Array:
-            """Return the logarithm by iteration, without a derivative."""
-            return self._solved_log(p, q).velocity
+            """Return the same logarithm without the term for derivatives."""
+            return self._solve_for_log(p, q).velocity
 
+        # The value is that of `plain`. If derivatives are asked for, autodiff takes them
+        # from `smooth`.
         return with_smooth_derivative(smooth, plain, p, q)
 
     def _log_of_orthogonal_group(self, p: Array, q: Array) -> Array:
@@ -216,17 +228,20 @@ class Stiefel(OrthonormalFrames):
             The velocities, tangent at p; NaN if the determinants of p and q have
             different signs, because no geodesic connects them.
         """
-        rotation_minus_identity = p.mT @ (q - p)
+        rotation_minus_identity = p.mT @ (q - p)  # pᵀq − I
         apart = self._in_different_components(p, q)[..., None, None]
         xp = namespace(rotation_minus_identity)
         omega = rotation_log(xp.where(apart, 0.0, rotation_minus_identity))
         return p @ xp.where(apart, xp.nan, omega)
 
-    def _solved_log(self, p: Array, q: Array) -> _SolvedLog:
+    def _solve_for_log(self, p: Array, q: Array) -> _LogInFrame:
         """Solve exp(p, v) = q for v by Newton's method.
 
         The equation is solved in an orthonormal frame [p Q] whose span contains the
-        columns of p and q, for matrices with at most 2r rows instead of m.
+        columns of p and q, for matrices with at most 2r rows instead of m. Automatic
+        differentiation does not follow the iteration: the inputs of Newton's method are
+        cut off from it (`constant`), and so the results are constants for it. `log` adds
+        a term that has the derivative.
 
         Parameters
         ----------
@@ -235,16 +250,20 @@ class Stiefel(OrthonormalFrames):
 
         Returns
         -------
-        _SolvedLog
-            The velocity v = pA + QB, A, B and the frame; constants for differentiation.
+        _LogInFrame
+            The velocity v = pA + QB, the matrices A and B, and the frame [p Q].
         """
+        # The frame [p Q], and the coefficients of q − p with respect to Q.
         change = q - p
         frame, change_outside_p = self._frame(p, self._normal(p, change), complete=True)
+
+        # A and B from the coefficients of q − p with respect to p and Q. Nothing here is
+        # differentiated, so terms that only carry derivatives are left out.
         with without_derivatives():
             A, B = reduced_log(constant(p.mT @ change), constant(change_outside_p))
         constant_frame = constant(frame)
         velocity = constant_frame[..., : self.r] @ A + constant_frame[..., self.r :] @ B
-        return _SolvedLog(velocity, A, B, constant_frame)
+        return _LogInFrame(velocity, A, B, constant_frame)
 
     @staticmethod
     def _in_different_components(p: Array, q: Array) -> Array:
@@ -265,9 +284,10 @@ class Stiefel(OrthonormalFrames):
         return det(p) * det(q) < 0
 
     def dist(self, p: Array, q: Array) -> Array:
-        """Return the length of `log`.
+        """Return the distance of p and q, the length of log(p, q).
 
-        inf between the two components of O(m), NaN where `log` is.
+        It is infinite between the two components of O(m), and NaN if `log` does not
+        converge.
 
         Parameters
         ----------
@@ -288,10 +308,11 @@ class Stiefel(OrthonormalFrames):
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v moved along the shortest geodesic by an isometric vector transport.
 
-        (Huang, Gallivan & Absil 2015.) A geodesic is the orbit t ↦ g_t(p) of isometries
-        g_t(x) = F_t·x·exp(−tA), F_t ∈ O(m). The differential of g₁ is a linear isometry
-        from T_p to T_q, the identity at p = q, and sends log(p, q) to −log(q, p), as
-        parallel transport does; on the sphere (r = 1) it is the parallel transport.
+        (Huang, Gallivan & Absil 2015.) The geodesic from p to q is the orbit t ↦ g_t(p)
+        of p under isometries g_t(x) = F_t·x·exp(−tA) with F_t ∈ O(m). The differential
+        of g₁ is a linear isometry from the tangent space at p to that at q. Like
+        parallel transport it is the identity for p = q, and it takes log(p, q) to
+        −log(q, p). On the sphere (r = 1) it is the parallel transport.
 
         Parameters
         ----------
@@ -305,18 +326,22 @@ class Stiefel(OrthonormalFrames):
         array of shape (..., *point_shape)
             The moved vectors, which are tangent at q.
         """
+        # The velocity of the geodesic is pA + N, and N = QB in the frame [p Q].
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)
         rotation_minus_identity, mean = skew_exp(generator(A, B))
         in_frame = frame.mT @ v
 
-        # Zero in value; these terms carry the derivative out of the span of the frame.
+        # Terms that are 0 in value, with the derivative in directions out of the span of
+        # the frame.
         carrier = self._derivative_carrier(frame, N, B)
         outward = carrier @ (mean[..., : self.r, :] @ in_frame)
         inward = frame @ mean[..., :, : self.r] @ (carrier.mT @ v)
 
+        # F₁·v, and then times exp(−A).
         moved = v + (frame @ (rotation_minus_identity @ in_frame) + (outward - inward))
-        return moved + moved @ skew_exp(-A)[0]
+        back_rotation_minus_identity, _ = skew_exp(-A)
+        return moved + moved @ back_rotation_minus_identity
 
     def to_tangent(self, p: Array, x: Array) -> Array:
         """Return the tangent vector at p nearest to x: p·A + N.
@@ -357,14 +382,16 @@ class Stiefel(OrthonormalFrames):
         array of shape (..., *point_shape)
             The tangent vectors.
         """
-        turns = skew_from_vector(z[..., : self._n_turns], self.r) * math.sqrt(0.5)
-        return p @ turns + self._normal_from_coordinates(p, z[..., self._n_turns :])
+        k = self._n_plane_rotations
+        A = skew_from_vector(z[..., :k], self.r) * math.sqrt(0.5)
+        return p @ A + self._normal_from_coordinates(p, z[..., k:])
 
     def to_coordinates(self, p: Array, v: Array) -> Array:
         """Return the orthonormal coordinates of a tangent vector v at p.
 
-        The first r(r − 1)/2 describe rotations of the columns of p within their span,
-        the others their motion out of it.
+        The first r(r − 1)/2 coordinates are for rotations of the columns of p within
+        their span: the entries of pᵀv below the diagonal, times √2. The others are for
+        motions of the columns out of the span.
 
         Parameters
         ----------
@@ -378,9 +405,9 @@ class Stiefel(OrthonormalFrames):
         array of shape (..., dim)
             The coordinates.
         """
-        turns = skew_to_vector(p.mT @ v) * math.sqrt(2)
-        normal = self._normal_coordinates_of(p, v)
-        return namespace(p, v).concat([turns, normal], axis=-1)
+        within_span = skew_to_vector(p.mT @ v) * math.sqrt(2)
+        out_of_span = self._normal_coordinates_of(p, v)
+        return namespace(p, v).concat([within_span, out_of_span], axis=-1)
 
     def _normal(self, p: Array, x: Array) -> Array:
         """Return the part of x orthogonal to the columns of p, a matrix like x.
@@ -420,10 +447,11 @@ class Stiefel(OrthonormalFrames):
         return skew(p.mT @ x), self._normal(p, x)
 
     def _derivative_carrier(self, frame: Array, N: Array, B: Array) -> Array:
-        """Return N − QB, which is 0, with its derivative.
+        """Return N − QB, which is 0 in value, with its derivative.
 
-        In a frame [p Q] from `_frame`, Q is a constant for differentiation. So
-        derivatives in directions out of its span would be lost without this term.
+        Automatic differentiation treats the columns of Q in a frame [p Q] from `_frame`
+        as constants. Without this term, derivatives in directions out of the span of
+        the frame would be lost.
 
         Parameters
         ----------
@@ -462,8 +490,8 @@ class Stiefel(OrthonormalFrames):
         -------
         frame : array, shape (..., m, r + k)
             The frame [p Q]. The columns of Q are left singular vectors of N, in the
-            order of singular values. They are constants for differentiation, except for
-            what keeps them orthogonal to p.
+            order of singular values. Automatic differentiation treats them as constants
+            before their last projection, which makes them orthogonal to p.
         B : array, shape (..., k, r)
             The coefficients with QB = N.
         """
@@ -475,6 +503,8 @@ class Stiefel(OrthonormalFrames):
             singular_values[..., None, :k] > threshold * singular_values[..., None, :1]
         )
         Q = xp.where(is_nonzero, U[..., :k], 0.0)
+
+        # Complete Q if asked for, and remove its round-off along p.
         p_columns = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
         if complete:
             Q = self._complete_columns(constant(p_columns), Q)
@@ -496,13 +526,16 @@ class Stiefel(OrthonormalFrames):
         array, shape (..., m, k)
             Orthonormal columns: those of Q, up to sign, and then new ones.
         """
+        # Spare columns, orthogonal to p and to Q.
         xp = namespace(p, Q)
         k = Q.shape[-1]
         unit_columns = like(p, np.eye(self.m, 2 * self.r))[:, self.r :]
-        spare = reflect(p, unit_columns)  # columns orthogonal to p
+        spare = reflect(p, unit_columns)
         spare = spare - Q @ (Q.mT @ spare)
-        # With weights above 1 for Q and ½ for the spare columns, the k largest
-        # singular directions are all of Q in their order, then spare ones.
+
+        # The columns of Q get decreasing weights above 1, and the spare ones ½. Then the
+        # first k left singular vectors are the columns of Q in their order, followed by
+        # spare directions.
         weights = 1 + xp.arange(k, 0, -1, dtype=p.dtype, device=device(p)) / k
         candidates = xp.concat([Q * weights, spare / 2], axis=-1)
         return svd(candidates)[0][..., :k]

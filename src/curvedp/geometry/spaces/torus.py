@@ -1,4 +1,4 @@
-"""The flat torus: vectors of angles."""
+"""The flat torus: vectors of angles, each of which may be changed by full turns."""
 
 import math
 
@@ -13,9 +13,9 @@ from curvedp.numerics.arrays import namespace
 class Torus(FlatVectorManifold, EmbeddedMean):
     """d angles in radians, each modulo 2π: a product of unit circles, which is flat.
 
-    Any real numbers are a point; results lie in [−π, π]. Balls of radius below π/2 are
-    those of flat space, so the Fréchet mean has sensitivity 2r/n there, and noise in
-    normal coordinates is exact.
+    Any real numbers are a point, and results lie in [−π, π]. A ball of radius r < π/2
+    is isometric to a ball of flat space. So the Fréchet mean of records in it has the
+    sensitivity 2r/n, and noise in normal coordinates is exact.
 
     Parameters
     ----------
@@ -88,9 +88,9 @@ class Torus(FlatVectorManifold, EmbeddedMean):
 def _wrap_angles(x: Array) -> Array:
     """Return the angles x modulo 2π, in [−π, π].
 
-    An angle in the interval stays exactly as it is, so that small angles keep their
-    digits. The remainder of a number so large that a full turn is below the spacing of
-    floats may miss the interval; it is clipped.
+    An angle in the interval does not change at all, so that small angles keep their
+    digits. For numbers so large that a full turn is less than the spacing of floats, the
+    remainder may lie outside the interval. It is clipped.
 
     Parameters
     ----------

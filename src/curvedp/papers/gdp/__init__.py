@@ -1,8 +1,8 @@
-"""*Gaussian differential privacy on Riemannian manifolds* (Jiang et al. 2023).
+"""*Gaussian differential privacy on Riemannian manifolds* (Jiang et al. 2023): the
+circle's δ(ε) and Algorithms 1 and 2, as printed and corrected, and draws of the
+Riemannian Gaussian by Markov chains, which are NOT PRIVATE.
 
-The circle's δ(ε) and Algorithms 1 and 2, as printed and corrected, and the Riemannian
-Gaussian where no privacy profile is known: there draws are NOT PRIVATE. For a release
-use `curvedp.mechanisms.GaussianMechanism`, and for μ
+For a release use `curvedp.mechanisms.GaussianMechanism`, and for μ
 `RiemannianGaussian(M, σ).profile(Δ)`.
 """
 

@@ -1,11 +1,15 @@
-"""Algorithms 1 and 2 of Jiang et al. (2023), as printed and corrected.
+"""Algorithms 1 and 2 of Jiang et al. (2023), which estimate the μ of Gaussian
+differential privacy, as printed and corrected. They compare outputs drawn about two
+neighboring centers η and η′ by the privacy loss L, the log-ratio of the two densities,
+and δ(ε) is the smallest δ for which the two laws are (ε, δ)-close.
 
-They ESTIMATE μ, for reproduction and comparison. As printed both take a maximum over a
-grid of ε that leaves out 0 and ends at ε_max, so that they are lower bounds at best
-(docs/errata.md, E2). Algorithm 1 uses a formula that is too small (E1), and Algorithm 2
-plain Monte Carlo. The paper leaves the error of Algorithm 2 open: `algorithm2_estimate`
-returns the variance of its l_ε, and its corrected form an upper confidence bound on μ.
-For a release use `gaussian_profile(...).mu`, which is exact.
+Both algorithms ESTIMATE μ and are here for reproduction and comparison. As printed,
+they take a maximum over a grid of ε that leaves out 0 and ends at ε_max, so that they
+are lower bounds at best (docs/errata.md, E2). Algorithm 1 uses a formula whose δ is too
+small (E1). Algorithm 2 uses plain Monte Carlo, and the paper does not state its error:
+`algorithm2_estimate` also returns the variance of its estimate l_ε of δ(ε), and in the
+corrected form an upper confidence bound on μ. For a release use
+`gaussian_profile(...).mu`, which is exact.
 """
 
 import math
@@ -35,8 +39,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# A function of (rng, which, n): n values of d(η′, y)² − d(η, y)² for y drawn about η
-# (which = 0) or about η′ (which = 1).
+# A function of (rng, which, n) that returns n values of d(η′, y)² − d(η, y)², for y drawn
+# about η (which = 0) or about η′ (which = 1).
 LossSampler = Callable[[np.random.Generator, int, int], Array]
 
 # The largest δ that μ is computed from; 1 would give an infinite μ.
@@ -90,7 +94,7 @@ def algorithm1_estimate(
 
 @dataclass(frozen=True)
 class Algorithm2Estimate:
-    """What Algorithm 2 returns, and what it should say with it.
+    """The estimate of Algorithm 2, with its variance and an upper bound on μ.
 
     Attributes
     ----------
@@ -105,7 +109,7 @@ class Algorithm2Estimate:
         losses above ε about η and η′, it is (p(1 − p) + e^{2ε}q(1 − q))/nm; in the
         corrected form it is that of the mean of (1 − e^{ε−L})₊.
     mu_upper : float
-        An upper bound on μ that holds with the stated confidence. It is infinite where
+        An upper bound on μ that holds with the stated confidence. It is infinite if
         the samples cannot bound the tail.
     """
 
@@ -132,15 +136,18 @@ def algorithm2_estimate(
 ) -> Algorithm2Estimate:
     """Return μ by Algorithm 2, from samples of the privacy loss L.
 
-    As printed, l_ε = #{L ≥ ε}/n − e^ε·#{L′ ≥ ε}/n, averaged over m batches, on the grid
-    {k, …, ε_max}. In the corrected form l_ε is the mean of (1 − e^{ε−L})₊, which is
-    unbiased and has the smallest variance, on the grid {0, …, ε_max}.
+    The algorithm estimates δ(ε) by a number l_ε at each ε of a grid, and returns the
+    largest μ of these points. As printed, l_ε = #{L ≥ ε}/n − e^ε·#{L′ ≥ ε}/n, averaged
+    over m batches, on the grid {k, …, ε_max}; L and L′ are the losses of outputs drawn
+    about η and about η′. In the corrected form l_ε is the mean of (1 − e^{ε−L})₊, which
+    is unbiased and has the smallest variance, on the grid {0, …, ε_max}.
 
     Theorem (Maurer and Pontil 2009; Massart 1990). With probability
-    1 − failure_probability over the samples δ(ε) ≤ l_ε + ξ_ε at every point of the grid,
-    and so on the interval to its right. From `max_loss` on, δ = 0. Hyperbolic spaces
-    have no largest loss; there δ(ε) ≤ K·e^{−z²/2} (docs/theory/exact-profiles.md,
-    Theorem P2), whose K is all that is taken from `tail`.
+    1 − failure_probability over the samples, δ(ε) ≤ l_ε + ξ_ε at every point of the grid
+    (`_confidence_width`), and so on the interval to its right. For ε ≥ `max_loss`, δ is
+    0. Hyperbolic spaces have no largest loss; there δ(ε) ≤ K·e^{−z²/2}
+    (docs/theory/exact-profiles.md, Theorem P2), with constants that are taken from
+    `tail`.
 
     Parameters
     ----------
@@ -161,7 +168,7 @@ def algorithm2_estimate(
     max_loss : float
         The largest loss that is possible.
     tail : ConstantCurvatureProfile, optional
-        The `gaussian_profile` of the same law, where there is no largest loss.
+        The `gaussian_profile` of the same law, for spaces without a largest loss.
     failure_probability : float
         The probability with which `mu_upper` may be below μ.
 
@@ -190,6 +197,8 @@ def algorithm2_estimate(
     loss = _draw_losses(sampler, sigma, rng, 0, n, m)
     if not np.all(np.isfinite(loss)):
         raise ParameterError("the sampler gave a loss that is not finite")
+
+    # The printed form, which counts losses on both sides.
     first_step = 0 if corrected else 1
     eps = eps_max * np.arange(first_step, n_eps + 1) / n_eps
     if not corrected:
@@ -198,6 +207,7 @@ def algorithm2_estimate(
         mu = _largest_mu(eps, delta)
         return Algorithm2Estimate(mu, eps, delta, variance, math.inf)
 
+    # The corrected form, with a confidence bound on δ and so on μ.
     delta, second_moment = _positive_parts(loss, eps)
     variance = np.maximum(second_moment - delta**2, 0.0) / len(loss)
     bound = delta + _confidence_width(variance, len(loss), beta)
@@ -265,10 +275,12 @@ def _counted_delta(loss: Array, other: Array, eps: Array) -> tuple[Array, Array]
 def _confidence_width(variance: Array, total: int, beta: float) -> Array:
     """Return ξ_ε with P(δ(ε) > l_ε + ξ_ε at some ε of the grid) ≤ β.
 
-    It is the smaller of two bounds, each of which fails with probability β/2 at most:
-    the empirical Bernstein bound (Maurer and Pontil 2009, Theorem 4) with β/2K at each of
-    K values of ε, and the one-sided bound of Massart (1990) on the distribution function
-    of the loss, of which l_ε is the mean of a monotone function with values in [0, 1].
+    l_ε is the estimate of δ(ε). The width is the smaller of two bounds, each of which
+    fails with probability at most β/2. One is the empirical Bernstein bound (Maurer and
+    Pontil 2009, Theorem 4) with β/2K at each of K values of ε. The other is the
+    one-sided bound of Massart (1990) on the distribution function of the loss. It
+    applies because l_ε is the mean of a monotone function of the loss with values in
+    [0, 1].
 
     Parameters
     ----------
@@ -292,8 +304,8 @@ def _mu_with_largest_loss(
 ) -> float:
     """Return an upper bound on μ where no loss exceeds a known one.
 
-    δ falls with ε, so its bound at a point of the grid holds up to the next point; from
-    the largest loss on it is 0.
+    δ decreases in ε, so its bound at a point of the grid holds up to the next point.
+    From the largest loss on, δ is 0.
 
     Parameters
     ----------
@@ -314,9 +326,10 @@ def _mu_with_tail(
 ) -> float:
     """Return an upper bound on μ where a theorem bounds δ beyond the grid.
 
-    Theorem P2 (docs/theory/exact-profiles.md): δ(ε) ≤ K·e^{−z²/2} with
-    z = (ε − drift)/s − s/2, where s is the limit of μ_ε for large ε. μ is raised until
-    the theorem proves δ ≤ δ_μ for all ε beyond the grid.
+    Theorem P2 (docs/theory/exact-profiles.md) states δ(ε) ≤ K·e^{−z²/2} with
+    z = (ε − drift)/s − s/2, where s is the limit of μ_ε for large ε. The result is the
+    smallest μ, up to a factor of 1.001, for which the points of the grid are below the
+    profile δ_μ and the theorem proves δ ≤ δ_μ for all ε beyond the grid.
 
     Parameters
     ----------
@@ -332,9 +345,12 @@ def _mu_with_tail(
     float
         The bound; infinite if the grid ends too soon for the theorem.
     """
-    (log_k, drift), limit = tail._subgaussian_tail(), tail._tail_mu
+    # The bound on δ at the grid: that of the samples, or the theorem's if it is smaller.
+    (log_k, drift), limit = tail._subgaussian_tail(), tail._limiting_mu
     z = np.maximum((eps - drift) / limit - limit / 2, 0.0)
     bound = np.minimum(bound, np.exp(np.minimum(log_k - z * z / 2, 0.0)))
+
+    # The μ that the grid needs, raised until the theorem covers all larger ε.
     mu = max(_largest_mu(np.append(eps[1:], eps_max), bound), limit * (1 + 1e-9))
     while mu < math.inf and not tail._large_eps_are_proved(mu, eps_max):
         if mu**2 >= 2 * eps_max:
@@ -389,11 +405,13 @@ def loss_sampler(
     >>> draw(np.random.default_rng(0), 0, 3).shape
     (3,)
     """
-    # Lengths in units in which the curvature is −1, 0 or 1.
+    # Measure lengths in units in which the curvature is −1, 0 or 1.
     root = math.sqrt(abs(curvature)) or 1.0
     sign = (curvature > 0) - (curvature < 0)
     dim = _validate.integer("dim", dim, 2)
     law = SpaceFormLoss("gaussian", sign, dim, sigma * root, sensitivity * root)
+
+    # A table of the distribution function of r, by the trapezoidal rule.
     left, right = law._find_support_in(
         np.zeros(1),
         np.array([-law.mode]),
@@ -423,8 +441,9 @@ def _squared_distance(
 ) -> Array:
     """Return the squared third side of triangles with sides r and D about an angle φ.
 
-    The laws of cosines in their half-angle forms, which do not cancel: with sn = sin or
-    sinh, sn²(c/2) = sn²((r − D)/2) + sn(r)·sn(D)·sin²(φ/2) for the third side c.
+    The third side c follows from the law of cosines in its half-angle form, whose terms
+    do not cancel: sn²(c/2) = sn²((r − D)/2) + sn(r)·sn(D)·sin²(φ/2), where sn is the
+    sine or the hyperbolic sine.
 
     Parameters
     ----------
@@ -451,9 +470,9 @@ def _squared_distance(
 def _positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
     """Return the means of (1 − e^{ε−L})₊ and of its square, for sorted losses L.
 
-    Both are sums over the losses above ε. Since losses are sorted, these are suffix
-    sums, one pass for all ε. With b the largest loss they are taken of e^{b−L} ≥ 1, which
-    never underflows where it matters.
+    Both are sums over the losses above ε. Because losses are sorted, these are suffix
+    sums, which one pass computes for all ε. The powers e^{−L} are computed as e^{b−L},
+    where b is the largest loss. They are at least 1 and do not underflow.
 
     Parameters
     ----------
@@ -479,6 +498,8 @@ def _positive_parts(loss: Array, eps: Array) -> tuple[Array, Array]:
     with np.errstate(over="ignore"):
         powers = np.exp(np.minimum(base - loss, _LARGEST_EXPONENT))
         squares = np.exp(np.minimum(2 * (base - loss), _LARGEST_EXPONENT))
+
+    # (1 − e^{ε−L})₊ and its square, with e^{ε−L} = e^{ε−b}·e^{b−L}.
     share_above = (n - first_above) / n
     shrink = np.exp(eps - base)
     mean = np.maximum(share_above - shrink * mean_above(powers), 0.0)

@@ -1,9 +1,12 @@
-"""δ(ε) of the Gaussian on the unit circle, as Jiang et al. (2023) print it and as it is.
+"""δ(ε) of the Gaussian on the unit circle, as Jiang et al. (2023) print it and as it
+is. δ(ε) is the smallest δ for which the laws about two centers η₁ and η₂, at the angle
+Δ, are (ε, δ)-close. The privacy loss is the log-ratio of their densities.
 
 Corollary 3.2.1 prints A = [π + σ²ε/Δ, 2π − σ²ε/Δ] for the set where the loss exceeds ε,
-for ε ≤ πΔ/2σ². The point opposite η₂ is passed at the distance 2π − Δ, so that the true
-set is [π + σ²ε/(2π − Δ), 2π − σ²ε/Δ], for ε ≤ Δ(2π − Δ)/2σ². The printed δ is too small
-(docs/errata.md, E1).
+for ε ≤ πΔ/2σ². At the point opposite η₂ the shortest way to η₂ changes its direction,
+and beyond this point the distances to both centers are measured along the longer arc
+between them, 2π − Δ. So the true set is [π + σ²ε/(2π − Δ), 2π − σ²ε/Δ], for
+ε ≤ Δ(2π − Δ)/2σ², and the printed δ is too small (docs/errata.md, E1).
 """
 
 import math
@@ -16,8 +19,8 @@ __all__ = ["circle_gaussian_delta", "circle_gaussian_delta_printed"]
 def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float:
     """Return δ(ε) of the Gaussian on the unit circle, corrected.
 
-    It is for reading and not for the far tail, where a difference of two numbers near
-    each other has few digits.
+    It is meant to be compared with the printed formula. In the far tail it has few
+    digits, because it subtracts two nearly equal numbers.
 
     Parameters
     ----------
@@ -38,16 +41,19 @@ def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float
     >>> round(circle_gaussian_delta(2.0, 1.0, 0.3), 7)
     0.0422557
     """
+    # The two arcs between the centers, in either direction.
     s, near, far = sigma, sensitivity, 2 * math.pi - sensitivity
     if eps >= near * far / (2 * s * s):
         return 0.0
     mass = ndtr(math.pi / s) - ndtr(-math.pi / s)
 
-    # The loss exceeds ε on one arc, which holds η₁. Its ends are signed distances from
-    # η₁, positive toward η₂; then the same ends as seen from η₂.
+    # The loss exceeds ε on one arc, which contains η₁. Its ends are signed distances from
+    # η₁, positive toward η₂. Its mass under the law about η₁:
     end = (near * near - 2 * s * s * eps) / (2 * near)
     start = -(far * far - 2 * s * s * eps) / (2 * far)
     mass_about_1 = ndtr(end / s) - ndtr(start / s)
+
+    # The same ends as signed distances from η₂, and the mass under the law about η₂.
     end -= near
     start -= near
     if start >= -math.pi:
@@ -65,7 +71,7 @@ def circle_gaussian_delta_printed(
 ) -> float:
     """Return h(σ, ε, Δ) as Corollary 3.2.1 prints it: NOT an upper bound on δ.
 
-    It is here so that the printed Algorithm 1 can be run beside the corrected one
+    It serves to run the printed Algorithm 1 for comparison with the corrected one
     (docs/errata.md, E1).
 
     Parameters

@@ -1,8 +1,10 @@
-"""Metropolis–Hastings for the Riemannian Gaussian, as §4.1 of Jiang et al. (2023) has it.
+"""Metropolis–Hastings for the Riemannian Gaussian, as §4.1 of Jiang et al. (2023)
+describes it: Markov chains whose law tends to the Gaussian. NOT PRIVATE: a chain that
+is stopped after any number of steps does not follow this law exactly, and no bound on
+the difference is known here.
 
-NOT PRIVATE: a chain that is stopped after any number of steps does not follow its law,
-and no bound on the difference is known here. It draws on every manifold, also where no
-exact sampler is known, such as Stiefel manifolds.
+The chains can be run on every manifold, also on those for which no exact sampler is
+known, such as Stiefel manifolds.
 """
 
 import numpy as np
@@ -23,17 +25,17 @@ def metropolis_gaussian(
 ) -> np.ndarray:
     """Return the ends of Markov chains for the density ∝ exp(−dist(x, center)²/2σ²).
 
-    NOT PRIVATE. A step proposes y = exp_x(s·z), z a standard normal tangent vector and
-    s = σ/√d, d the dimension. The proposal is symmetric on every Riemannian manifold:
-    its density by the volume sums, over the geodesics from x to y, a function of their
-    length over the volume factor of exp, and that factor is the same from y to x. So y
-    is accepted with the probability min(1, exp((dist(x)² − dist(y)²)/2σ²)), where dist
-    is that to the center; where a distance is not known (NaN), y is refused.
+    NOT PRIVATE. A step from x proposes y = exp_x(s·z), where z is a standard normal
+    tangent vector, s = σ/√d and d is the dimension. The proposal is symmetric on every
+    Riemannian manifold: its density with respect to volume is a sum over the geodesics
+    from x to y, whose terms are the same for the geodesics from y to x. So y is
+    accepted with the probability min(1, exp((dist(x)² − dist(y)²)/2σ²)), where dist is
+    the distance to the center. If a distance is not known (NaN), y is refused.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the points live. Its `dist` must be right wherever the law has mass.
+        The manifold of the points. Its `dist` must be right wherever the law has mass.
     center : array
         The center of the law, where all chains start.
     sigma : float
@@ -61,7 +63,7 @@ def metropolis_gaussian(
     sigma = _validate.positive("sigma", sigma)
     size = _validate.integer("size", size, 1)
     steps = _validate.integer("steps", steps, 1)
-    # Steps of about σ in all: a share of proposals that does not fall with d is accepted.
+    # Steps have a length of about σ, so that the accepted share does not fall with d.
     step_length = sigma / np.sqrt(manifold.dim)
     points = np.repeat(np.asarray(center, dtype=np.float64)[None], size, axis=0)
     squares = np.zeros(size)  # squared distances from the center

@@ -1,7 +1,7 @@
-"""Figure 1 of *Gaussian differential privacy on Riemannian manifolds*.
-
-As printed and as corrected: μ against σ on the circle and on the line, and the error of
-a private mean on the sphere.
+"""Figure 1 of *Gaussian differential privacy on Riemannian manifolds* (Jiang et al.
+2023): the privacy parameter μ against the scale σ on the circle and on the line, and
+the error of a private mean on the sphere. Every panel is computed as printed and as
+corrected.
 """
 
 import math
@@ -144,7 +144,7 @@ def _utility_summary(rows: dict[str, Any]) -> dict[str, float]:
     Parameters
     ----------
     rows : dict
-        What `utility` returns.
+        The result of `utility`.
     """
     printed, corrected = rows["printed"], rows["corrected"]
     gaps = [
@@ -181,10 +181,11 @@ def _utility_summary(rows: dict[str, Any]) -> dict[str, float]:
 
 
 def circle_losses(sigma: float) -> LossSampler:
-    """Return a sampler of d(η′, y)² − d(η, y)² on the unit circle, η = 0 and η′ = Δ.
+    """Return a sampler of losses on the unit circle, for `algorithm2_estimate`.
 
-    y has the Gaussian of scale σ about η (which = 0) or about η′ (which = 1): its angle
-    is a truncated normal number, as in Appendix A.6 of the paper.
+    A loss is d(η′, y)² − d(η, y)² with the centers η = 0 and η′ = Δ. The output y is
+    drawn from the Gaussian of scale σ about η (which = 0) or about η′ (which = 1). Its
+    angle is a truncated normal number, as in Appendix A.6 of the paper.
 
     Parameters
     ----------
@@ -195,6 +196,7 @@ def circle_losses(sigma: float) -> LossSampler:
 
     def sample(rng: np.random.Generator, which: int, n: int) -> np.ndarray:
         """Draw n values for y about η (which = 0) or about η′ (which = 1)."""
+        # The quantile function of the truncated normal law, at uniform numbers.
         y = sigma * ndtri(low + rng.random(n) * (1 - 2 * low)) + which * SENSITIVITY
         return np.asarray(_angle_size(y - SENSITIVITY) ** 2 - _angle_size(y) ** 2)
 
@@ -423,7 +425,7 @@ def _draw_mu(axes: Axes, figures: dict[str, Any], space: str, title: str) -> Non
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     figures : dict
         The figures of `gdp_fig1`.
     space : {"circle", "line"}
@@ -466,9 +468,9 @@ def _draw_utility(
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     rows : dict
-        What `utility` returns.
+        The result of `utility`.
     calibration : {"printed", "corrected"}
         Which calibration to draw.
     title : str

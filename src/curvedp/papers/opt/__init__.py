@@ -1,8 +1,9 @@
-"""*Improved differentially private Riemannian optimization* (Utpala et al. 2023).
+"""*Improved differentially private Riemannian optimization* (Utpala et al. 2023): its
+accounting (Claims 3 to 5), its rates (Theorems 6 to 8, §5.3), its Algorithms 11 and 12,
+the tangent Gaussian and the covariance descriptors.
 
-Its accounting (Claims 3 to 5), its rates (Theorems 6 to 8, §5.3), its Algorithms 11 and
-12, the tangent Gaussian and the covariance descriptors. For private descent use
-`curvedp.optim`: the paper's noise is NOT PROVED PRIVATE (docs/errata.md, E39).
+For private descent use `curvedp.optim`: the paper's noise is NOT PROVED PRIVATE
+(docs/errata.md, E39).
 """
 
 from typing import TYPE_CHECKING

@@ -1,12 +1,12 @@
-"""The privacy accounting of DP-RSVRG as Utpala et al. (2023) have it, Claims 3 to 5.
+"""The privacy accounting of DP-RSVRG, variance-reduced private descent, in Utpala et
+al. (2023), Claims 3 to 5. The notation is the paper's: n records, S epochs of m inner
+steps, C₀ the clipping norm of full gradients, C₁ that of differences, and σ the noise
+of a step, of which σ₁² = α·σ² belongs to the full gradient and σ₂² = (1 − α)·σ² to the
+difference. NOT TO BE RELIED ON.
 
-NOT TO BE RELIED ON: Claim 4 has two conditions, and the numbers of the paper's §6.2 use
-it at an order that the second one does not allow (docs/errata.md, E39). It is here to be
+Claim 4 has two conditions, and the numbers of the paper's §6.2 use it at an order that
+the second condition does not allow (docs/errata.md, E39). The functions are here to be
 compared with exact accounting, `curvedp.privacy.optimizer_accounting`.
-
-The notation is the paper's: n records, S epochs of m inner steps, C₀ the clipping norm
-of full gradients, C₁ that of differences, σ the noise of a step, of which
-σ₁² = α·σ² belongs to the full gradient and σ₂² = (1 − α)·σ² to the difference.
 """
 
 import math
@@ -62,7 +62,8 @@ def moments_rho(
 ) -> float:
     """Return ρ of equation (3), which bounds the moments of all steps: K(λ) ≤ λ(λ+1)·ρ.
 
-    ρ = mS/(n²σ²) · (2C₀²/α + 28C₁²/(1 − α)). The paper sets both norms to the larger.
+    It is ρ = mS/(n²σ²) · (2C₀²/α + 28C₁²/(1 − α)). The paper uses the larger one of the
+    two clipping norms for both.
 
     Parameters
     ----------
@@ -271,8 +272,8 @@ def claim_4_epsilon(
     """Return the least ε that equation (3) gives at orders which Claim 4 allows.
 
     The conversion is that of Canonne, Kamath and Steinke (2020), at the order λ + 1:
-    ε = K(λ)/λ + log(λ/(λ+1)) + log(1/(δ(λ+1)))/λ. It falls up to the best order, which
-    is far beyond the orders allowed.
+    ε = K(λ)/λ + log(λ/(λ+1)) + log(1/(δ(λ+1)))/λ. It decreases in λ up to the best
+    order, which is far beyond the allowed ones. So the largest allowed order is used.
 
     Parameters
     ----------
@@ -309,9 +310,10 @@ def one_step_moment_at_least(
 ) -> float:
     """Return a lower bound on the moment K(λ) of one subsampled difference.
 
-    With a = λ + 1 and Δ = 4C₁, of the neighbors that share all records but one: the
-    record is drawn with chance 1/n, so E[(P/Q)^a] ≥ n^{−a}·e^{a(a−1)Δ²/2σ₂²}. Claim 4
-    bounds K(λ) by 28·λ(λ+1)·C₁²/(n²σ₂²).
+    Let two neighboring data sets share all records but one, which a step draws with
+    probability 1/n. With a = λ + 1, Δ = 4C₁ and the laws P and Q of the step,
+    E[(P/Q)^a] ≥ n^{−a}·e^{a(a−1)Δ²/2σ₂²}. The result is the logarithm of that bound. It
+    can be compared with Claim 4, which bounds K(λ) from above by 28·λ(λ+1)·C₁²/(n²σ₂²).
 
     Parameters
     ----------
@@ -341,10 +343,12 @@ def true_delta_at_least(
 ) -> float:
     """Return a lower bound on δ(ε) of all iterates of Algorithm 11 together.
 
-    One test decides: does any step exceed a threshold? Every record's gradient turns
-    between anchor and iterate, so that its clipped difference is 2·C₁ long: it is
-    −2·C₁ along one axis for all records of D′; in D one record's is +2·C₁. A step that
-    draws it, with chance 1/n, is N(2·C₁, σ²), any other N(−2·C₁, σ²).
+    The bound is that of one test between two neighboring data sets D and D′: does any
+    step exceed a threshold? Let the clipped gradient of every record be reversed between
+    anchor and iterate, so that its difference has the length 2·C₁. Along one axis the
+    difference is −2·C₁ for all records of D′, and +2·C₁ for one record of D. A step
+    that draws this record, with probability 1/n, has the law N(2·C₁, σ²), and any other
+    step N(−2·C₁, σ²). The best threshold is found by a search.
 
     Parameters
     ----------
@@ -368,7 +372,11 @@ def true_delta_at_least(
     distance = 4 * clip[1] / sigma
 
     def lower_bound(threshold: float) -> float:
-        """Return what the test with a threshold proves; it is counted in σ from −2·C₁."""
+        """Return the bound that the test with a threshold proves.
+
+        The threshold is measured from −2·C₁, in units of σ.
+        """
+        # The probability that one step exceeds it, without and with the record.
         without = norm.sf(threshold)
         with_record = without + (norm.sf(threshold - distance) - without) / n
         any_with = -math.expm1(steps * math.log1p(-with_record))

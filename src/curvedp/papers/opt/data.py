@@ -1,4 +1,6 @@
-"""The three data sets of Figure 3 of Utpala et al. (2023)."""
+"""The three data sets of Figure 3 of Utpala et al. (2023): images of tissue,
+handwritten digits, and a tree of mammals embedded in the Poincaré disk.
+"""
 
 from pathlib import Path
 

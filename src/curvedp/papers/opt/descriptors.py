@@ -1,4 +1,6 @@
-"""Covariance descriptors of images, Appendix C.1 of Utpala et al. (2023)."""
+"""Covariance descriptors of images, Appendix C.1 of Utpala et al. (2023): one positive
+definite matrix for each image.
+"""
 
 import numpy as np
 from scipy.ndimage import convolve
@@ -15,9 +17,9 @@ def covariance_descriptors(images: np.ndarray, ridge: float = 1e-6) -> np.ndarra
     """Return the covariance descriptor of each image: an 11 × 11 SPD matrix.
 
     It is the covariance, over the pixels of an image, of 11 features of a pixel, plus a
-    multiple of the identity. The features are x, y, R, G, B, |I_x|, |I_y|, |I_xx|, |I_yy|, √(I_x² + I_y²) and
-    arctan(|I_x|/|I_y|), with the place (x, y), the colors R, G, B and derivatives of the
-    mean intensity I. Places and colors go from 0 to 1.
+    multiple of the identity. The features are the place x, y; the colors R, G, B; and
+    |I_x|, |I_y|, |I_xx|, |I_yy|, √(I_x² + I_y²) and arctan(|I_x|/|I_y|), where I is the
+    mean of the colors and indices are derivatives. Places and colors are from 0 to 1.
 
     Parameters
     ----------

@@ -1,12 +1,13 @@
-"""Figure 2 of Utpala et al. (2023): ε against epochs at a fixed noise, and exact accounting.
+"""Figure 2 of Utpala et al. (2023): ε against the number of epochs at a fixed noise, as
+the paper claims it and by exact accounting.
 
     python -m curvedp.papers.opt.fig2
 
-n = 10⁵, m = 10⁴ inner steps, noise σ on every step. δ is not printed. The paper's two
-numbers, 0.47 and 0.64, come out of equation (3) with the norms of the text exchanged,
-the conversion that §5.1 displays and δ = 1.3·10⁻⁴. Neither they nor the numbers with
-the norms of the text are proved by Claim 4: see the columns "order ≤" and "proved ε"
-(docs/errata.md, E25 and E39).
+There are n = 10⁵ records, m = 10⁴ inner steps, and noise σ on every step. The paper does
+not print δ. Its two numbers, 0.47 and 0.64, follow from equation (3) if the clipping
+norms of the text are exchanged, with the conversion that §5.1 displays and
+δ = 1.3·10⁻⁴. Claim 4 proves neither these numbers nor those with the norms of the text:
+see the columns "order ≤" and "proved ε" (docs/errata.md, E25 and E39).
 """
 
 import math

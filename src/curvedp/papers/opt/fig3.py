@@ -1,24 +1,24 @@
-"""Figure 3 of Utpala et al. (2023): excess risk of private optimizers against gradient calls.
-
-Every optimizer is tuned on the data, as in the paper (that is not private, and serves
-the comparison only), and then run again with fresh seeds.
+"""Figure 3 of Utpala et al. (2023): excess risk of private optimizers against gradient
+calls. The excess risk of a point is the objective there minus its minimum. Every
+optimizer is tuned on the data, as in the paper (which is not private, and is only done
+for the comparison), and then run again with fresh seeds.
 
     CURVEDP_DATA=... python -m curvedp.papers.opt.fig3 [CASE …] [--tune]
 
-with `--runs N` and `--json FILE` beside.
+The options `--runs N` and `--json FILE` are also possible.
 
-All methods take 12 passes over the data. The grid has 3 clipping norms C₀ and 4 step
-sizes (4 and 5 for tissues, where the best lie at the edge of the smaller grid) and, for
-DP-RSVRG, 3 ratios C₁/C₀, because Appendix C tunes C and C₂ separately.
-`Effort` says how many runs decide and how many fresh ones are reported. A step size is
-given as "travel", learning rate × number of steps, so that one list serves all methods.
-One-shot mechanisms stand beside the optimizers. They are not tuned: their ball is
-public and holds all data.
+All methods take 12 passes over the data. The tuning grid has 3 clipping norms C₀ and 4
+step sizes (4 and 5 for tissues, where the best lie at the edge of the smaller grid) and,
+for DP-RSVRG, 3 ratios C₁/C₀, because Appendix C tunes C and C₂ separately. `Effort`
+contains how many runs decide and how many fresh ones are reported. A step size is given
+as "travel", the learning rate times the number of steps, so that the same list can be
+used for all methods. One-shot mechanisms, which release the result once, are compared
+with the optimizers. They are not tuned: their ball is public and contains all data.
 
 Three more methods show the errata E11 and E12 at the same (ε, δ):
 
-- "DP-RSVRG, anchor re-noised": ours, at our setting, with the anchor's gradient noised
-  anew and charged at every inner step (E12);
+- "DP-RSVRG, anchor re-noised": ours, at our setting, with new noise on the anchor's
+  gradient at every inner step, which is charged each time (E12);
 - "paper's DP-RSVRG": the paper's algorithm as it was meant, at the noise that its own
   bound asks for, raised to the first condition of Claim 4 (its second condition does
   not hold: E39);
@@ -180,7 +180,7 @@ def one_shot_mean(
     Parameters
     ----------
     manifold : Manifold
-        Where the records live.
+        The manifold of the records.
     records : array of shape (n, *point_shape)
         The records.
     center, radius : array and float
@@ -401,7 +401,7 @@ class Comparison:
         return self._curve_of(result, stride, steps, gradients_per_step=batch_size)
 
     def run_rsvrg(self, setting: Setting, seed: int, record_curve: bool) -> Curve:
-        """Run DP-RSVRG as this library has it: the anchor's gradient is noised once.
+        """Run DP-RSVRG of this library, with noise once on the gradient at the anchor.
 
         Parameters
         ----------
@@ -422,9 +422,10 @@ class Comparison:
     def run_rsvrg_with_noisy_anchor(
         self, setting: Setting, seed: int, record_curve: bool
     ) -> Curve:
-        """Run DP-RSVRG with the anchor's gradient noised and charged at every step.
+        """Run DP-RSVRG with new noise on the gradient at the anchor at every step.
 
-        The two noises of a step are independent and add up, so they are drawn as one.
+        This noise is charged each time. It and the noise of the difference are
+        independent, so that their sum is drawn as one normal vector.
 
         Parameters
         ----------
@@ -444,7 +445,7 @@ class Comparison:
             setting.travel / steps,
             setting.inner_clip,
         )
-        no_noise = 1e-12  # the optimizer wants a positive number
+        no_noise = 1e-12  # the optimizer requires a positive number
         unit_noise = (no_noise, math.hypot(anchor_noise, inner_noise))
         return self._run_rsvrg(setting, unit_noise, seed, record_curve)
 
@@ -715,7 +716,7 @@ def recorded_settings(name: str, eps: float) -> dict[str, Setting]:
 def compare_methods(
     case: Case, eps: float, effort: Effort, known_settings: dict[str, Setting] | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each method's name and its row of figures, on one case at one ε.
+    """Run all methods on one case at one ε, and yield their names and results.
 
     Parameters
     ----------
@@ -728,6 +729,7 @@ def compare_methods(
     known_settings : dict, optional
         The setting of every method. Methods are tuned if it is omitted.
     """
+    # The optimizers: tune each, or take its known setting, and run it with fresh seeds.
     comparison = Comparison(case, eps)
     settings = dict(known_settings or {})
     for method, run in comparison.methods.items():
@@ -739,6 +741,7 @@ def compare_methods(
         risks = np.array([run_risks for _, run_risks in curves])
         yield method, _summary(calls, risks) | {"setting": setting._asdict()}
 
+    # The one-shot mechanism, which needs no tuning.
     releases = min(effort.reported, 10)
     final_risks = [
         comparison.excess_risk(case.one_shot(comparison.guarantee))

@@ -142,7 +142,7 @@ def _draw_epsilon_lines(
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     epochs : list of int
         The horizontal axis.
     sigma : str

@@ -1,14 +1,16 @@
-"""Theorems 6 to 8 and the comparison of §5.3 of Utpala et al. (2023), with constants.
+"""Theorems 6 to 8 and the comparison of §5.3 of Utpala et al. (2023), with all
+constants. The theorems prescribe parameters of private descent on F, the mean of n
+functions that are L₀-Lipschitz and L-smooth, and bound the result. The notation is the
+paper's: d the dimension, ζ the curvature constant, η the learning rate, m the inner
+steps, S the epochs, K the restarts.
 
-The paper states its rates up to constants and logarithms. Here are the parameters that
-the proofs in its Appendix B.4 prescribe, and the bounds with every constant, so that
-they can be compared with runs. The notation is the paper's: F is the mean of n
-functions that are L₀-Lipschitz and L-smooth, d the dimension, ζ the curvature constant,
-η the learning rate, m the inner steps, S the epochs, K the restarts.
+The paper states its rates up to constants and logarithms. The functions here return the
+parameters that the proofs in its Appendix B.4 prescribe, and the bounds with every
+constant, so that they can be compared with runs.
 
-The noise is Claim 5's, with its constant c₁; that claim rests on Claim 4, which does
-not hold at the order it is used at (docs/errata.md, E39). The bounds on the risk hold
-for any noise: pass `sigma`.
+The noise is that of Claim 5, with its constant c₁. That claim rests on Claim 4, which
+does not hold at the order at which it is used (docs/errata.md, E39). The bounds on the
+risk hold for any noise: pass `sigma`.
 """
 
 import math
@@ -135,10 +137,11 @@ def theorem_6(
 ) -> Plan:
     """Plan Algorithm 11, output I, for a μ-strongly geodesically convex mean F.
 
-    Theorem 6, with x = μ²/(ζL²), η = μ/(17ζL²) and m = ⌈10/x⌉. The proof's recurrence
-    is u_{t+1} ≤ q·u_t + 6ζη²L²·u₀ + dζη²σ² for u = E d²(w, w*). It takes
-    q = 1 + 4ζη²L² − ημ, with which an epoch contracts by 0.80 only; strong convexity
-    gives −2ημ, hence q = 1 − 30x/289, and then an epoch at least halves u:
+    Theorem 6 sets x = μ²/(ζL²), η = μ/(17ζL²) and m = ⌈10/x⌉. Its proof uses the
+    recurrence u_{t+1} ≤ q·u_t + 6ζη²L²·u₀ + dζη²σ² for u = E d²(w, w*), with
+    q = 1 + 4ζη²L² − ημ. With this q an epoch multiplies u by 0.80 only. But strong
+    convexity gives −2ημ instead of −ημ, hence q = 1 − 30x/289, and then an epoch at
+    least halves u. So the bound is
 
         E[F(w_S) − F(w*)] ≤ L·2^{−S−1}·E d²(w₀, w*) + dσ²/(30L).
 
@@ -176,7 +179,7 @@ def theorem_6(
     inner_steps = math.ceil(10 / x)
     rate = convex / (17 * zeta * smooth**2)
 
-    # 2^{-S} balances the two terms of the paper's bound.
+    # S is such that 2^{-S} balances the two terms of the paper's bound.
     noise = dim * zeta * math.log(1 / delta) * lipschitz**2
     ratio = (n * eps * convex) ** 2 * start / noise
     epochs = max(1, math.ceil(math.log2(max(ratio, 2.0)))) if sigma is None else 0
@@ -196,8 +199,8 @@ def _lemma_12(
 ) -> tuple[float, float]:
     """Return the constants c₀ and min_t δ_t of Lemma 12, on which Theorems 7 and 8 rest.
 
-    By its recurrence from c_m = 0, c_t = c_{t+1}·(1 + βη + 2ζL²η²) + L³η² and
-    δ_t = η − c_{t+1}·η/β − Lη² − 2c_{t+1}·ζη², with β = Lζ^{1/2}/n^{1/3}.
+    The lemma defines c_t backwards from c_m = 0 by c_t = c_{t+1}·(1 + βη + 2ζL²η²) +
+    L³η², and δ_t = η − c_{t+1}·η/β − Lη² − 2c_{t+1}·ζη², with β = Lζ^{1/2}/n^{1/3}.
 
     Parameters
     ----------
@@ -233,13 +236,13 @@ def theorem_7(
 ) -> Plan:
     """Plan Algorithm 11, output II, for any smooth F: a bound on E‖grad F‖².
 
-    Theorem 7, with η = μ₀/(Ln^{2/3}ζ^{1/2}), m = ⌊n/3μ₀⌋, μ₀ = 1/10, and S as printed.
-    With c₀ and δ_n of Lemma 12, computed and not estimated,
+    Theorem 7 sets η = μ₀/(Ln^{2/3}ζ^{1/2}) and m = ⌊n/3μ₀⌋ with μ₀ = 1/10; S is taken as
+    printed. Here c₀ and δ_n of Lemma 12 are computed, and not estimated as in the proof:
 
         E‖grad F(w)‖² ≤ (F(w₀) − F(w*))/(mSδ_n) + (L/2 + c₀ζ)·dη²σ²/δ_n.
 
-    The proof estimates δ_n ≥ ν/(Ln^{2/3}ζ^{1/2}) with ν = ½. No ν above μ₀ can do,
-    since δ_n ≤ η; about 0.08 does.
+    The proof estimates δ_n ≥ ν/(Ln^{2/3}ζ^{1/2}) with ν = ½. This is wrong for every
+    ν > μ₀, because δ_n ≤ η; it holds for ν of about 0.08.
 
     Parameters
     ----------
@@ -333,15 +336,15 @@ def theorem_8(
 ) -> Plan:
     """Plan Algorithm 12 for F with the PL condition F − F* ≤ τ·‖grad F‖².
 
-    Theorem 8 with η and m of Theorem 7; S is the least number of epochs for which the
-    first term of that theorem's bound, times τ, is at most half the gap, so that a
-    restart halves it; K as printed. After K restarts
+    Theorem 8 uses η and m of Theorem 7. Here S is the least number of epochs for which
+    the first term of that theorem's bound, times τ, is at most half the gap, so that a
+    restart halves the gap. K is taken as printed. After K restarts
 
         E[F(w) − F(w*)] ≤ 2^{−K}·(F(w₀) − F(w*)) + 2τ·(L/2 + c₀ζ)·dη²σ²/δ_n.
 
-    The proof's S is proportional to n^{−1/3}. An epoch is the least there is, so that
-    the bound falls like n^{−5/3}, and like n^{−2} only while Lτζ^{1/2} is above about
-    n^{1/3} (E48).
+    The S of the proof is proportional to n^{−1/3}, but there is at least one epoch. So
+    the bound decreases like n^{−2} only while Lτζ^{1/2} is above about n^{1/3}, and then
+    like n^{−5/3} (E48).
 
     Parameters
     ----------
@@ -425,9 +428,10 @@ def compare_rates(
 ) -> list[Rate]:
     """Return the comparison of §5.3, each expression as it is printed there.
 
-    Two entries are as printed and cannot be meant. For the PL condition, DP-RSGD has
-    log(n²ε²/…) gradients, DP-RGD n times as many. And without convexity the bounds are
-    called bounds "on the gradient norm", where Theorem 7 bounds its square.
+    Two entries are reproduced as printed, although they must be mistakes. For the PL
+    condition, DP-RSGD has log(n²ε²/…) gradients, and DP-RGD n times as many. Without
+    convexity the bounds are called bounds "on the gradient norm", but Theorem 7 bounds
+    the square of the norm.
 
     Parameters
     ----------

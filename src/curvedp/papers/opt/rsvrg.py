@@ -1,10 +1,14 @@
-"""DP-RSVRG step by step as Utpala et al. (2023) have it, Algorithms 11 and 12.
+"""DP-RSVRG step by step as Utpala et al. (2023) describe it, Algorithms 11 and 12. An
+epoch begins at an iterate called the anchor, where a gradient over all records is
+computed; its steps use differences of gradients of single records.
 
-NOT PROVED PRIVATE AT THE NOISE THE PAPER STATES (docs/errata.md, E39): it is here to be
-compared with `curvedp.optim.dp_rsvrg`. Three things are as printed.
+NOT PROVED PRIVATE AT THE NOISE THE PAPER STATES (docs/errata.md, E39). These functions
+are here to be compared with `curvedp.optim.dp_rsvrg`. Three things are as printed.
 
-- The printed step subtracts the anchor's gradient (E11); `sign=1` is what is meant.
-- The anchor's gradient is noised anew at every inner step and charged each time (E12).
+- The printed step subtracts the gradient at the anchor (E11); `sign=1` adds it, as the
+  paper means it.
+- New noise is added to the gradient at the anchor at every inner step, and charged each
+  time (E12).
 - Gradients are clipped one by one, so that a difference has sensitivity 4·C₁.
 """
 
@@ -39,9 +43,10 @@ def paper_rsvrg(
 ) -> np.ndarray:
     """Run Algorithm 11 of the paper: S epochs of m variance-reduced steps. NOT PRIVATE.
 
-    An epoch takes the mean g of all clipped gradients at its first iterate, the anchor.
-    A step draws a record and moves against its clipped gradient here, less that at the
-    anchor, plus g, plus tangent noise; vectors at the anchor are transported.
+    An epoch computes the mean g of all clipped gradients at its first iterate, the
+    anchor. A step draws a record and moves in the direction opposite to the sum of four
+    terms: the clipped gradient of the record at the iterate, minus that at the anchor,
+    g, and tangent noise. Vectors at the anchor are transported to the iterate.
 
     Parameters
     ----------
@@ -88,7 +93,7 @@ def paper_rsvrg(
     (3,)
     """
     _validate.choice("output", output, ("I", "II"))
-    # Output II ends the run at a random step of a random epoch.
+    # For output II the run ends at a random step of a random epoch.
     chosen_epoch = rng.integers(epochs) if output == "II" else None
     with jax.enable_x64(True):
         w, records = jnp.asarray(init), jnp.asarray(data)

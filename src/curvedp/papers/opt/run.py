@@ -1,8 +1,6 @@
-"""Figures 1 to 3 and Table 2 of Utpala et al. (2023).
-
-The paper is *Improved differentially private Riemannian optimization*. Each function
-makes one of them as `curvedp reproduce` asks for it; the work is done in the other
-modules of this folder.
+"""Figures 1 to 3 and Table 2 of *Improved differentially private Riemannian
+optimization* (Utpala et al. 2023). Each function makes one figure or table for `curvedp
+reproduce`, with the other modules of this folder.
 """
 
 import math
@@ -92,7 +90,7 @@ PANELS = [
 def opt_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Time one tangent Gaussian draw by four methods, as a mean over base points.
 
-    One thread of BLAS is used, whatever the machine has.
+    The linear algebra uses one thread on every machine, so that times are comparable.
 
     Parameters
     ----------
@@ -289,13 +287,13 @@ def _epsilon_rows(reading: str, sigma: float, epochs: list[int]) -> dict[str, An
 
 
 def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Time what privacy adds to 3·10⁵ steps of DP-RSGD, on two problems.
+    """Measure the time that privacy adds to 3·10⁵ steps of DP-RSGD, on two problems.
 
     The problems are the Fréchet mean of 11 × 11 SPD matrices and the leading
-    eigenvector in R^786. The reduced form takes fewer steps and scales the times. What
-    a Gram–Schmidt basis (SPD) or an explicit one (sphere) would add is extrapolated
-    from a few draws, and what Metropolis–Hastings would add from a few chains. These
-    are the samplers that the paper compares with.
+    eigenvector in R^786. The reduced form takes fewer steps and scales the times. The
+    paper compares other samplers of noise: a Gram–Schmidt basis (SPD) or an explicit
+    basis (sphere), and Metropolis–Hastings. The times that they would add are
+    extrapolated from a few draws and a few chains.
 
     Parameters
     ----------
@@ -310,6 +308,7 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem
     from curvedp.papers.opt.timing import seconds_with_and_without_privacy
 
+    # Random records for both problems.
     steps = TABLE_2_STEPS if setting.full else 2_000
     rng = np.random.default_rng(1)
     factors = rng.normal(size=(2000, 11, 33))
@@ -326,6 +325,7 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "sphere 786": (LeadingEigenvectorProblem(786), vectors, np.eye(1, 786)[0]),
     }
 
+    # Seconds of all methods, for the number of steps of the paper's table.
     figures: dict[str, Any] = {"steps": steps}
     for name, (problem, data, start) in cases.items():
         without_privacy, with_privacy = (

@@ -1,7 +1,7 @@
-"""The ways to draw a standard Gaussian tangent vector that §6.1 of Utpala et al. compares.
-
-Each is a linear map from `dim` standard normal numbers z to a tangent vector at a point
-p. All have the same law, because each maps z isometrically into the tangent space.
+"""The ways to draw a standard Gaussian tangent vector that §6.1 of Utpala et al. (2023)
+compares. Each is a linear map from `dim` standard normal numbers z to a tangent vector
+at a point p. All have the same law, because each maps z isometrically into the tangent
+space.
 """
 
 import math
@@ -55,7 +55,7 @@ def samplers(manifold: Manifold) -> dict[str, TangentSampler]:
     Parameters
     ----------
     manifold : Manifold
-        Where tangent vectors are drawn.
+        The manifold of the tangent vectors.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def gram_schmidt_basis(manifold: Manifold, point: np.ndarray) -> np.ndarray:
     else:
         basis = _symmetric_basis(point.shape[0])
     coefficient_shape = (-1,) + (1,) * point.ndim
-    # After a vector is normalized, its part is taken off all later ones at once.
+    # After a vector is normalized, its component is removed from all later ones at once.
     for i in range(manifold.dim):
         basis[i] /= manifold.norm(point, basis[i])
         later_vectors = basis[i + 1 :]
@@ -197,7 +197,7 @@ def stiefel_basis(point: np.ndarray) -> Any:
     """Return the basis at an orthonormal frame P, for matrices stacked by columns.
 
     The basis of the Grassmann manifold is completed by P·S for the skew-symmetric
-    S = (eᵢeⱼᵀ − eⱼeᵢᵀ)/√2, which turn the frame in its subspace.
+    S = (eᵢeⱼᵀ − eⱼeᵢᵀ)/√2, which rotate the frame in its subspace.
 
     Parameters
     ----------
@@ -219,8 +219,10 @@ def stiefel_basis(point: np.ndarray) -> Any:
         (np.concatenate([entries, -entries]), (positions, np.tile(pairs, 2))),
         shape=(r * r, len(lower)),
     )
-    turns = sparse.kron(sparse.identity(r), sparse.csr_matrix(point)) @ skew_matrices
-    return sparse.hstack([turns, grassmann_basis(point)], format="csr")
+    rotations = (
+        sparse.kron(sparse.identity(r), sparse.csr_matrix(point)) @ skew_matrices
+    )
+    return sparse.hstack([rotations, grassmann_basis(point)], format="csr")
 
 
 # The manifolds for which the paper has a sparse basis.
@@ -250,13 +252,13 @@ def base_point(manifold: Manifold, seed: int) -> np.ndarray:
 def seconds_per_draw(manifold: Manifold, sampler: TangentSampler, seed: int) -> float:
     """Return the seconds that one draw takes, the drawing of the normals included.
 
-    It is the best of three draws, or of fewer if they take longer than a second: the
-    first draw pays for caches that are not the sampler's.
+    It is the best of three draws, or of fewer if they take longer than a second. The
+    first draw may be slower, because it fills caches of the libraries.
 
     Parameters
     ----------
     manifold : Manifold
-        Where the vectors are drawn.
+        The manifold of the vectors.
     sampler : function
         One of `samplers`.
     seed : int
@@ -281,7 +283,7 @@ def gram_error(manifold: Manifold, sampler: TangentSampler) -> float:
     Parameters
     ----------
     manifold : Manifold
-        Where the vectors are drawn.
+        The manifold of the vectors.
     sampler : function
         One of `samplers`.
     """

@@ -1,6 +1,5 @@
-"""Print the tables of docs/evidence/optimization.md from the recorded Figure 3.
-
-python -m curvedp.papers.opt.tables
+"""Print the tables of docs/evidence/optimization.md from the recorded numbers of Figure
+3: `python -m curvedp.papers.opt.tables`.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Gaussian noise in a tangent space: `from_coordinates(p, σ·z)` with z standard normal.
-
-It is the law of the optimization paper's Definition 1, and nothing else is needed to
-draw from it.
+This is the law of Definition 1 of Utpala et al. (2023), and the formula is all that is
+needed to draw from it.
 """
 
 import math
@@ -32,7 +31,7 @@ class TangentGaussian(Law):
     Parameters
     ----------
     manifold : Manifold
-        Where the centers live.
+        The manifold of the centers.
     scale : float
         The standard deviation along every unit direction.
 

@@ -1,4 +1,6 @@
-"""Descent with and without privacy, the same steps timed side by side (Table 2)."""
+"""Descent with and without privacy, by the same steps, timed side by side (Table 2 of
+Utpala et al. 2023).
+"""
 
 import time
 from collections.abc import Callable
@@ -37,7 +39,7 @@ def seconds_with_and_without_privacy(
     data : array of shape (n, *point_shape)
         The records.
     start : array of shape point_shape
-        Where descent starts.
+        The start of the descent.
     steps : int
         The number of steps, each of one record.
 
@@ -76,7 +78,7 @@ def descent_without_privacy(
     data : array of shape (n, *point_shape)
         The records.
     start : array of shape point_shape
-        Where descent starts.
+        The start of the descent.
     steps : int
         The number of steps.
     batch_size : int
@@ -92,10 +94,10 @@ def descent_without_privacy(
 
     @jax.jit
     def run_steps(data, point, batches):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
-        """Descend by one batch after the other, compiled as one loop."""
+        """Return the point after one step for each batch, by one compiled loop."""
 
         def step(point, numbers):  # type: ignore[no-untyped-def]  # JAX arrays have no static type here
-            """Move against the mean gradient of the records with these numbers."""
+            """Return the point after a step against the mean gradient of a batch."""
             mean_slope = jnp.mean(problem.slopes(point, data[numbers]), axis=0)
             gradient = problem.total(point, mean_slope)
             return problem.move(point, -learning_rate * gradient), None
@@ -135,7 +137,7 @@ def private_descent(
     data : array of shape (n, *point_shape)
         The records.
     start : array of shape point_shape
-        Where descent starts.
+        The start of the descent.
     steps : int
         The number of steps.
     batch_size : int

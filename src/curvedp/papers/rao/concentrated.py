@@ -1,6 +1,5 @@
-"""(ξ, ρ)-zCDP, Definition 2.4 of the Rao paper (Bun and Steinke 2016).
-
-The library's `ZCDP` is the case ξ = 0.
+"""(ξ, ρ)-zCDP, Definition 2.4 of the Rao paper (Bun and Steinke 2016): a bound ξ + ρα
+on the Rényi divergence of every order α > 1. The library's `ZCDP` is the case ξ = 0.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,12 @@
-"""Hellinger angles of discrete mechanisms: what the Rao paper leaves to future work.
+"""Hellinger angles of discrete mechanisms, which the Rao paper leaves to future work.
+The Hellinger angle of two laws p and q is 2·arccos Σ√(pq); the sum is called their
+affinity. Here p and q are the output laws for two neighboring data sets.
 
-A discrete mechanism has no smooth path between neighboring data sets, so that its Rao
-distance is the one on the whole simplex, the Hellinger angle 2·arccos Σ√(pq). All three
-have a closed form. Each is computed through 1 − Σ√(pq) or −log Σ√(pq), so that tiny
-angles keep their digits, and rounded up. The results compose as `RaoDP` does.
+A discrete mechanism has no smooth path between neighboring data sets. So its Rao
+distance is that on the whole simplex, which is the Hellinger angle. All three
+mechanisms have a closed form. Angles are computed from 1 − Σ√(pq) or −log Σ√(pq), so
+that tiny angles keep their digits, and are rounded up. The results compose as `RaoDP`
+does.
 """
 
 import math
@@ -28,9 +31,11 @@ _TERMS = np.arange(1, 40)
 def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
     """Return the Hellinger angle of randomized response with k answers.
 
-    The true answer is given e^ε times as often as each other one. For two true answers,
-    with the laws p and q of what is said, Σ√(pq) = (2e^{ε/2} + k − 2)/(e^ε + k − 1), so
-    that the angle θ = 2·arccos Σ√(pq) has sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)).
+    A person gives the true answer e^ε times as often as each of the others. Let p and q
+    be the laws of the given answer for two true answers. Then Σ√(pq) =
+    (2e^{ε/2} + k − 2)/(e^ε + k − 1). So the angle θ = 2·arccos Σ√(pq) satisfies
+    sin(θ/4) = (e^{ε/2} − 1)/√(2(e^ε + k − 1)), a formula that keeps the digits of small
+    angles.
 
     Parameters
     ----------
@@ -55,7 +60,7 @@ def randomized_response_rao(eps: float, categories: int = 2) -> RaoDP:
     # Numerator and denominator of sin(θ/4), divided by e^{ε/2} against overflow.
     denominator = math.sqrt(2 * (1 + (k - 1) * math.exp(-eps)))
     sine_of_quarter = -math.expm1(-eps / 2) / denominator
-    # θ ≤ π; rounding must not take the sine beyond sin(π/4).
+    # Rounding must not make the sine larger than sin(π/4), its value at θ = π.
     return _round_up_to_guarantee(4 * math.asin(min(sine_of_quarter, math.sqrt(0.5))))
 
 
@@ -63,10 +68,10 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
     """Return the Hellinger angle of the two-sided geometric mechanism.
 
     Integer noise with P(k) ∝ e^{−ε|k|/Δ} is ε-DP for a count that one record moves by
-    at most Δ (Ghosh et al. 2012). With x = ε/2Δ, the law p of the output and the law q
-    of the output shifted by Δ, the worst shift, have Σ√(pq) = e^{−Δx}(1 + Δ·tanh x); the
-    angle is θ = 2·arccos Σ√(pq). At Δ = 1 the sum is 1/cosh(ε/2), as for randomized
-    response.
+    at most Δ (Ghosh et al. 2012). Let p be the law of the output, and q that of the
+    output shifted by Δ, which is the worst shift. With x = ε/2Δ the sum Σ√(pq) is
+    e^{−Δx}(1 + Δ·tanh x), and the angle is θ = 2·arccos Σ√(pq). At Δ = 1 the sum is
+    1/cosh(ε/2), as for randomized response with two answers.
 
     Parameters
     ----------
@@ -89,8 +94,9 @@ def geometric_rao(eps: float, sensitivity: int = 1) -> RaoDP:
     s = _validate.integer("sensitivity", sensitivity, 1)
     x = eps / (2 * s)
     if s * x < 1:
-        # For small x the closed form below cancels. With t = tanh x, −log Σ√(pq) has
-        # the derivative s·t(s + t)/(1 + st) in x, which is positive: integrate that.
+        # For small x the terms of the closed form below cancel. With t = tanh x, the
+        # derivative of −log Σ√(pq) in x is s·t(s + t)/(1 + st), a positive function,
+        # which is integrated instead.
         t = np.tanh(x * _NODES)
         derivative = s * t * (s + t) / (1 + s * t)
         minus_log_affinity = float(x * np.sum(_WEIGHTS * derivative))
@@ -141,9 +147,9 @@ def discrete_gaussian_rao(sigma: float, sensitivity: int = 1) -> RaoDP:
 def _minus_log_theta_quotient(sigma: float) -> float:
     """Return −log(Σe^{−(k−½)²/2σ²}/Σe^{−k²/2σ²}), sums over all integers k.
 
-    It says how much less mass the discrete Gaussian has about a half-integer than about
-    an integer. The sums are taken directly for small σ, where they have few terms, and
-    by Poisson summation for large σ, where their duals have.
+    The quotient compares the sum of the Gaussian over integers with that over
+    half-integers. For small σ both sums have few terms and are computed directly. For
+    large σ their duals by Poisson summation have few terms and are computed instead.
 
     Parameters
     ----------
@@ -151,6 +157,8 @@ def _minus_log_theta_quotient(sigma: float) -> float:
         σ > 0.
     """
     k = _TERMS
+
+    # Small σ. Terms are summed for k > 0, and the term for k = 0 is added by log1p.
     if sigma < 0.5:
         # The half-integers' terms are divided by their largest, e^{−1/8σ²}, which is
         # `shared`: (k − ½)² − ¼ = k(k − 1).
@@ -158,7 +166,8 @@ def _minus_log_theta_quotient(sigma: float) -> float:
         integers = 2 * np.sum(np.exp(-k * k / (2 * sigma * sigma)))
         shared = 1 / (8 * sigma * sigma)
         return shared - math.log(float(half_integers)) + math.log1p(float(integers))
-    # The dual sums are 1 + 2Σ(±1)ᵏe^{−2π²σ²k²}.
+
+    # Large σ. The dual sums are 1 + 2Σ(±1)ᵏe^{−2π²σ²k²}.
     waves = np.exp(-2 * math.pi**2 * sigma * sigma * k * k)
     integers = 2 * float(np.sum(waves))
     half_integers = 2 * float(np.sum(waves * (-1.0) ** k))

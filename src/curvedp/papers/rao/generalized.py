@@ -1,7 +1,6 @@
-"""The generalized Gaussian mechanism of the Rao paper, Appendix E.
-
-The paper gives its Rao distance (Theorem E.3). Its privacy profile is here as well,
-because θ alone implies no ε at a small δ.
+"""The generalized Gaussian mechanism of the Rao paper, Appendix E: noise of density ∝
+exp(−(|x|/σ)^N). The paper gives its Rao distance θ (Theorem E.3). Its privacy profile
+δ(ε) is here as well, because θ alone implies no ε at a small δ.
 """
 
 import math

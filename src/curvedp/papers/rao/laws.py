@@ -1,9 +1,11 @@
 """Noise on ℝᵈ from the Rao paper: Gaussian, Laplace and generalized Gaussian laws.
+Their density is ∝ exp(−(|x|/σ)^N), where |x| is the absolute value of a coordinate or
+the norm of the vector.
 
-The density is ∝ exp(−(|x|/σ)^N), of the absolute value of a coordinate or of the norm
-of the vector. The paper prints exp{|x − μ|^N/σ} beside the normalizer 2σΓ(1/N)/N, which
-belongs to the density here (docs/errata.md, E17): N = 2 means that σ is √2 standard
-deviations. Everything follows from one fact: (‖x‖/σ)^N has the Gamma law of shape d/N.
+The paper prints exp{|x − μ|^N/σ} with the normalizing constant 2σΓ(1/N)/N, which
+belongs to the density used here (docs/errata.md, E17). For N = 2, σ is √2 times the
+standard deviation. All methods follow from one fact: (‖x‖/σ)^N has the Gamma law of
+shape d/N.
 """
 
 import math
@@ -38,8 +40,8 @@ __all__ = [
 class _SphericalLaw(ABC):
     """Noise on ℝᵈ whose density ∝ exp(−(‖x − center‖/unit)^N) depends on the norm alone.
 
-    A subclass says what N and the unit are for its `scale`. Everything follows from one
-    fact: (‖x − center‖/unit)^N has the Gamma law of shape d/N.
+    A subclass defines N, and the unit as a function of its `scale`. All methods follow
+    from one fact: (‖x − center‖/unit)^N has the Gamma law of shape d/N.
     """
 
     dim: int
@@ -429,8 +431,8 @@ def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
     """Return P(G ≤ ratio^N) for G of the Gamma law of shape a = d/N.
 
     It is the probability that a norm in d dimensions, divided by its unit, is at most
-    `ratio`. For large N the power u = ratio^N underflows; where u is small the answer is
-    u^a/Γ(a + 1), and u^a = ratio^d does not underflow.
+    `ratio`. For large N the power u = ratio^N may underflow. For small u the probability
+    is u^a/Γ(a + 1), and u^a is computed as ratio^d, which does not underflow.
 
     Parameters
     ----------
@@ -451,10 +453,11 @@ def _power_cdf(dim: int, power: float, ratio: Floats) -> Floats:
 def _gamma_root(
     rng: np.random.Generator, dim: int, power: float, size: tuple[int, ...]
 ) -> Floats:
-    """Draw norms over their unit: G^{1/N} for G of the Gamma law of shape a = d/N.
+    """Draw norms divided by their unit: G^{1/N}, where G has the Gamma law of shape d/N.
 
-    G itself underflows for large N. If G′ has the shape a + 1 and U is uniform on (0, 1],
-    then G′·U^{1/a} has the law of G; its root is G′^{1/N}·U^{1/d}.
+    For large N, G itself would underflow. With a = d/N, let G′ have the Gamma law of
+    shape a + 1 and U be uniform on (0, 1]. Then G′·U^{1/a} has the law of G, and its
+    root is G′^{1/N}·U^{1/d}.
 
     Parameters
     ----------

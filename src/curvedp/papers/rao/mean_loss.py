@@ -1,8 +1,9 @@
-"""KL privacy and mean-concentrated privacy: two older definitions, outside the library.
+"""KL privacy and mean-concentrated privacy, two older definitions that are not part of
+the library. Both bound the mean of the privacy loss L = log dP/dQ(Y), where P and Q are
+the output laws for two neighboring data sets and Y is drawn from P.
 
-Both bound the mean of the privacy loss L = log dP/dQ(Y), Y ~ P. They are here to
-compare Rao privacy with them, and as a worked example of a definition of one's own
-(docs/project/extending.md, "A guarantee").
+They are here to compare Rao privacy with them, and as a worked example of a definition
+of your own (docs/project/extending.md, "A guarantee").
 
 Theorem (from KL to (ε, δ)). If KL(P‖Q) <= α, every u in (0, 1] gives a sound
 γ = λu(e^{1/λ} − 1) with λ = δ/(α − log u − 1 + u), and ε = log γ; the best u is exact.
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from curvedp.numerics.directed_rounding import Array, bisect_floats, round_up
 from curvedp.privacy.guarantees.base import Guarantee, conversion_impossible
 from curvedp.privacy.guarantees.conversions import half_square, hellinger_angle
-from curvedp.privacy.guarantees.renyi import EpsilonFirst, all_orders_epsilon
+from curvedp.privacy.guarantees.renyi import DefinedByEpsilon, all_orders_epsilon
 
 # Coefficients of −log(1 − w) − w = w²·Σ w^k/(k + 2), enough for w below 1/16.
 _SERIES = [1.0 / k for k in range(20, 1, -1)]
@@ -30,7 +31,7 @@ _LARGEST_PARAMETER = 1e300
 
 
 @dataclass(frozen=True, repr=False)
-class KLDP(EpsilonFirst, Guarantee):
+class KLDP(DefinedByEpsilon, Guarantee):
     """KL privacy: the Kullback–Leibler divergence of neighbors' outputs is at most α.
 
     That is Rényi DP of order 1. `delta` is the exact largest δ that KL(P‖Q) <= α
@@ -98,7 +99,7 @@ class KLDP(EpsilonFirst, Guarantee):
 
 
 @dataclass(frozen=True, repr=False)
-class MeanConcentratedDP(EpsilonFirst, Guarantee):
+class MeanConcentratedDP(DefinedByEpsilon, Guarantee):
     """(m, τ)-mean-concentrated DP: the loss is subgaussian about a mean of at most m.
 
     This is the definition of Dwork and Rothblum (2016). Its Rényi divergence of every
@@ -243,8 +244,8 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
 
     The theorem of this module: ε = log γ with γ = λu(e^{1/λ} − 1) and
     λ = δ/(α − log u − 1 + u), for any u in (0, 1]. Here log γ is minimized over
-    w = 1 − u. Every w gives a sound bound, so an inexact minimum costs nothing but a
-    little of ε.
+    w = 1 − u. Every w gives a sound bound, so that an inexact minimum only makes ε
+    slightly larger.
 
     Parameters
     ----------
@@ -261,7 +262,7 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
     delta = np.asarray(delta, np.float64)
 
     def log_gamma_grows(w: Array) -> NDArray[np.bool_]:
-        """Say whether log γ grows with w: the sign of its derivative, times u."""
+        """Return whether log γ increases at w, by the sign of its derivative times u."""
         cost = _dual_cost(alpha, w)
         with np.errstate(over="ignore"):
             return np.asarray(w / (delta * -np.expm1(-cost / delta)) >= 1 + w / cost)
@@ -272,6 +273,8 @@ def kl_epsilon(alpha: float, delta: Any) -> Any:
         np.full_like(delta, 1 - 2.0**-53),
         steps=40,
     )
+
+    # ε = log u + log(e^{1/λ} − 1) + log λ, by two formulas for small and large 1/λ.
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         inverse_lambda = round_up(_dual_cost(alpha, w) / delta, 4e-16)
         for_small = np.log(np.expm1(np.minimum(inverse_lambda, 1.0)) / inverse_lambda)

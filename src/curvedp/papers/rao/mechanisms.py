@@ -1,15 +1,14 @@
-"""The Rao distance θ of each mechanism of the Rao paper.
-
-There are two notions, and a function for each.
+"""The Rao distance θ between the output laws of each mechanism of the Rao paper, for
+neighboring data sets. There are two notions of distance, and a function for each.
 
 - *Parametric* (functions `…_theta`): the sensitivity times the square root of the Fisher
-  information along the shift. It is constant in a location family, so that geodesics
-  are straight. In ℝᵈ with independent coordinates the squares add up (Burbea and Rao
-  1982), so that the sensitivity is the one in the L2 norm. On a space of constant
-  curvature the law is isotropic about its center, and the Fisher metric of the location
-  family is the Riemannian metric times E|∂ log p|²/d.
+  information along the shift. The information is constant in a location family, so that
+  geodesics are straight. In ℝᵈ with independent coordinates the squared distances add
+  up (Burbea and Rao 1982), so that the sensitivity is that in the L2 norm. On a space of
+  constant curvature the law is isotropic about its center, and the Fisher metric of the
+  location family is the Riemannian metric times E|∂ log p|²/d.
 - *Hellinger* (functions `…_hellinger`): the angle 2·arccos ∫√(pq), which is never larger.
-  Post-processing holds for it (`curvedp.privacy.guarantees.rao`).
+  Post-processing does not enlarge it (`curvedp.privacy.guarantees.rao`).
 
 The functions `…_distance` are Rao's distances within a family of laws.
 """
@@ -586,8 +585,8 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
         mode = _mode(d, sigma, root, end if is_sphere else largest, is_sphere=is_sphere)
     with np.errstate(divide="ignore"):
         peak = float(log_density(np.float64(mode))) if d > 1 else 0.0
-        left = _fall(log_density, mode, peak, -1, 0.0)
-        right = _fall(log_density, mode, peak, 1, end)
+        left = _negligible_radius(log_density, mode, peak, -1, 0.0)
+        right = _negligible_radius(log_density, mode, peak, 1, end)
         cuts = np.unique(
             np.concatenate([np.linspace(left, mode, 33), np.linspace(mode, right, 33)])
         )
@@ -644,7 +643,7 @@ def _mode(dim: int, sigma: float, root: float, top: float, *, is_sphere: bool) -
     return max(low, 1e-300)
 
 
-def _fall(
+def _negligible_radius(
     log_density: Callable[[Any], Any], mode: float, peak: float, sign: int, bound: float
 ) -> float:
     """Return the radius beyond which a log-concave density is negligible, on one side.
@@ -658,14 +657,16 @@ def _fall(
     sign : {-1, 1}
         The side: −1 for smaller radii, 1 for larger ones.
     bound : float
-        The end of the range on that side, which is returned where it comes first.
+        The end of the range on that side. It is returned if the density is not
+        negligible before it.
 
     Returns
     -------
     float
         A radius at which the density is below e^{−50} of its peak, or `bound`.
     """
-    # Steps grow geometrically from one far below any width of the density.
+    # Try radii at distances from the mode that grow geometrically. The first distance is
+    # far below any width of the density.
     step = max(mode, 1e-8) * 1e-6
     while True:
         r = mode + sign * step

@@ -1,8 +1,11 @@
-"""Rao's distance of multivariate normal laws, and a test by it.
+"""Rao's distance of multivariate normal laws, and a test by it. The distance is the
+length of the shortest path of normal laws in the Fisher metric. No closed form is known
+for more than one dimension, so a geodesic to the second law is searched for.
 
-The Rao paper has the distance of one-dimensional normals in closed form. For general
-normals none is known; geodesics from a point are (Calvo and Oller 1991, Eriksen 1987),
-so the distance is found by shooting.
+The Rao paper has the distance of one-dimensional normals in closed form. In higher
+dimensions the geodesics from a given law have a closed form (Calvo and Oller 1991,
+Eriksen 1987). So the distance is found by shooting: the initial velocity is searched
+for with which the geodesic ends at the second law.
 """
 
 import math
@@ -50,12 +53,12 @@ def normal_distance(
 
     It is the length of the shortest path of normal laws N(μ, Σ) between the two, in the
     Fisher metric dμᵀΣ⁻¹dμ + ½tr((Σ⁻¹dΣ)²). Affine maps do not change it, so the first
-    law is brought to N(0, I). The geodesic from there with the velocity (a, B), a vector
-    and a symmetric matrix, has Σ(t)⁻¹ and Σ(t)⁻¹μ(t) as blocks of exp(tA), where A has
-    the block rows (−B, a, 0), (aᵀ, 0, −aᵀ) and (0, −a, B) (Eriksen 1987, Calvo and
-    Oller 1991); its length for 0 ≤ t ≤ 1 is √(aᵀa + ½tr B²). The velocity that leads to
-    the second law is found by Newton's method, while the second mean grows in stages
-    from 0, where the answer is known.
+    law is moved to N(0, I). Consider the geodesic from N(0, I) whose velocity is a vector
+    a and a symmetric matrix B. Its Σ(t)⁻¹ and Σ(t)⁻¹μ(t) are blocks of exp(tA), where A
+    has the block rows (−B, a, 0), (aᵀ, 0, −aᵀ) and (0, −a, B) (Eriksen 1987, Calvo and
+    Oller 1991), and its length for 0 ≤ t ≤ 1 is √(aᵀa + ½tr B²). The velocity that
+    leads to the second law is found by Newton's method, in stages: the mean of the
+    second law is moved from 0, where the velocity is known, to its place.
 
     Parameters
     ----------
@@ -88,7 +91,8 @@ def normal_distance(
             "one dimension"
         )
 
-    # Coordinates in which the first law is N(0, I); `factor` is its Cholesky factor.
+    # The second law in coordinates in which the first one is N(0, I). `factor` is the
+    # Cholesky factor of the first covariance.
     shift = np.linalg.solve(factor, second - first)
     half_way = np.linalg.solve(factor, np.asarray(covariance2, dtype=np.float64))
     covariance = np.linalg.solve(factor, half_way.T)
@@ -105,7 +109,7 @@ def normal_distance(
         return unknowns[:dim], b
 
     def end_error(unknowns: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Return Σ(1)⁻¹μ(1) and Σ(1)⁻¹ of a geodesic, less those of N(mean, Σ₂)."""
+        """Return the errors of Σ(1)⁻¹μ(1) and Σ(1)⁻¹, compared with N(mean, Σ₂)."""
         a, b = unpack_velocity(unknowns)
         generator = np.zeros((2 * dim + 1, 2 * dim + 1))
         generator[:dim, :dim] = -b
@@ -132,6 +136,7 @@ def normal_distance(
         solution = root(end_error, unknowns, args=(mean,), tol=1e-13)
         unknowns = solution.x
 
+    # The length of the geodesic, if it ends at the second law.
     scale = 1 + float(np.max(np.abs(precision)))
     if not np.max(np.abs(end_error(unknowns, shift))) <= _TOLERANCE * scale:
         raise ParameterError("no geodesic to the second law was found")

@@ -1,8 +1,7 @@
 """Table 1 of *Rao differential privacy*, with numbers: `curvedp reproduce rao-table1`.
-
 The table lists how the budgets of eight definitions of privacy compose. It has no
-numbers, so this module supplies them for k releases of Laplace and of Gaussian noise,
-and computes the printed and the true values of errata E15 to E18.
+numbers, so this module computes them for k releases of Laplace and of Gaussian noise,
+and also the printed and the true values of errata E15 to E18.
 """
 
 import math
@@ -470,7 +469,7 @@ def _draw_angles(panel: Axes, angle: dict[str, Any]) -> None:
     Parameters
     ----------
     panel : Axes
-        Where to draw.
+        The panel to draw in.
     angle : dict
         The figures of `hellinger_angles`.
     """

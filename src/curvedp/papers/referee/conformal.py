@@ -1,10 +1,11 @@
-"""A metric made from a density estimate of the records, with one isolated record.
+"""A metric made from a density estimate of the records, with one isolated record. The
+question is how much of the privacy loss comes from such a metric alone.
 
 *Conformal-DP* (He et al. 2025, arXiv 2504.20941) multiplies the metric of a manifold by
-a factor made from a kernel density estimate, which makes the records look evenly
-spread, and adds Laplace noise with the new distance. Only its abstract and beginnings
-could be read. What is computed here is the question that they raise: the new distance
-depends on the records, so how much of the privacy loss comes from the metric itself?
+a factor made from a kernel density estimate, so that the records look evenly spread,
+and adds Laplace noise with the new distance. Only its abstract and its first pages
+could be read. This module studies a question that they raise: the new distance depends
+on the records, and so may reveal something about them.
 """
 
 import math
@@ -100,12 +101,13 @@ def metric_losses(n: int, cells: int, uniform_share: float) -> dict[str, float]:
         density = cluster + normal_density(last_record, _BANDWIDTH) / n
         length_factors.append(np.sqrt((1 - uniform_share) * density + uniform))
 
+    # The densities of reports for both data sets, at ε = 1.
     sensitivity = 2 / n * max(float(factor.max()) for factor in length_factors)
     origin = int(np.argmin(x**2 + y**2))
     log_densities = []
     for factor in length_factors:
         distance = _grid_distances(factor, cells, origin)
-        # The density at ε = 1, normalized by its sum over the grid.
+        # Normalized by the sum over the grid.
         weight = np.exp(-distance / sensitivity)
         log_densities.append(-distance / sensitivity - math.log(float(weight.sum())))
     loss = np.abs(log_densities[0] - log_densities[1])

@@ -1,7 +1,8 @@
-"""A study: the heat kernel as noise has no advantage over the Riemannian Gaussian.
+"""A study: the heat kernel as noise has no advantage over the Riemannian Gaussian. The
+heat kernel p_t(x, ·) is the law at time t of Brownian motion (generator ½Δ) that starts
+at the statistic x.
 
-The heat kernel p_t(x, ·) is the law at time t of Brownian motion (generator ½Δ) that
-starts at the statistic x. Where Ric ≥ ρ it is μ-GDP with
+If Ric ≥ ρ, a draw from the heat kernel is μ-GDP with
 
     μ = Δ·√(ρ/(e^{ρt} − 1))
 

@@ -1,8 +1,10 @@
-"""Recipes for private places, directions and words: what each promises and delivers.
+"""Published recipes for private places, directions and words: what each promises and
+what it delivers. A recipe with metric privacy at ε promises that the log-ratio of the
+densities of a report about two records is at most ε times their distance.
 
-Every recipe is written here from its description. `log_ratio` is the largest
-|log-ratio| of two reports over ε·distance, which is at most 1 where a recipe keeps its
-promise. Packages as they are published are attacked by
+Every recipe is written here from its description. The numbers are the largest
+|log-ratio| of a report divided by ε times the distance of the records, which is at most
+1 if a recipe keeps its promise. The published packages themselves are attacked by
 benchmarks/attacks/location_packages.py.
 """
 
@@ -87,9 +89,10 @@ def degree_log_density(
 ) -> np.ndarray:
     """Return the log-density of planar noise added to degrees, up to a constant.
 
-    The noise is r·(cos θ, sin θ) in kilometers, with the planar Laplace law at ε = 1
-    per km. Its first coordinate is converted to degrees and added to the latitude. The
-    second is divided by the cosine of the latitude and added to the longitude.
+    The recipe draws noise r·(cos θ, sin θ) in kilometers from the planar Laplace law at
+    ε = 1 per km. It converts the first coordinate to degrees and adds it to the
+    latitude. It divides the second one by the cosine of the latitude and adds it to the
+    longitude.
 
     Parameters
     ----------
@@ -107,7 +110,8 @@ def degree_log_density(
     if not as_places:
         steps = np.hypot(reports[:, 0] - latitude, (reports[:, 1] - longitude) * across)
         return np.asarray(math.log(across) - EARTH_RADIUS_KM * steps)
-    # Noise of more than 40 km has no mass to speak of.
+    # Sum over all turns of the longitude, and over both sides of the pole. Noise of more
+    # than 40 km has a negligible probability.
     turns = math.ceil(40 / (EARTH_RADIUS_KM * across * 2 * math.pi)) + 1
     total = np.zeros(len(reports))
     for turn in range(-turns, turns + 1):

@@ -1,8 +1,10 @@
-"""Noise in the tangent space of low-rank matrices (PRISM), recomputed.
+"""Noise in the tangent space of low-rank matrices (PRISM), recomputed. A matrix Z of
+rank r is given by factors A and B with Z = A·Bᵀ, and the same Z has many pairs of
+factors.
 
-PRISM (Wang and Zhang 2026, arXiv 2606.00944) fine-tunes a low-rank update Z = A·Bᵀ.
+PRISM (Wang and Zhang 2026, arXiv 2606.00944) fine-tunes a low-rank update Z of a model.
 It clips gradients and adds noise in the tangent space of the matrices of rank r at Z,
-so that nothing depends on how Z is factored. The formulas here are written from its
+so that nothing depends on the factors of Z. The formulas here are written from its
 abstract and its published program; the rest of the text could not be read.
 """
 
@@ -145,7 +147,7 @@ def realized_batch_sizes(
 
 
 def low_rank(full: bool) -> dict[str, Any]:
-    """Test three claims on low-rank noise: isotropy, invariance to factors, and ε.
+    """Test three claims about low-rank noise: isotropy, invariance to factors, and ε.
 
     Parameters
     ----------
@@ -155,8 +157,9 @@ def low_rank(full: bool) -> dict[str, Any]:
     Returns
     -------
     dict
-        Numbers by their names in expected.json.
+        The numbers of all three tests, by their names in expected.json.
     """
+    # A matrix Z of rank 2, by two pairs of factors.
     rng = np.random.default_rng(0)
     m, n, rank = 9, 7, 2
     left = rng.standard_normal((m, rank))
@@ -165,6 +168,7 @@ def low_rank(full: bool) -> dict[str, Any]:
     other_left = left @ mixing
     other_right = right @ np.linalg.inv(mixing).T
 
+    # A projected gradient must not depend on the factors.
     gradient = rng.standard_normal((m, n))
     projected_gradient = project_to_tangent_space(left, right, gradient)
     by_other_factors = project_to_tangent_space(other_left, other_right, gradient)

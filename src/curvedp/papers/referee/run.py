@@ -1,7 +1,6 @@
-"""Further published mechanisms, recomputed: what each claims beside what comes out.
-
-docs/referee.md has the verdicts, and says which texts could be read. Only what is
-computed here is claimed.
+"""Further published mechanisms, recomputed: the claims of each, compared with the
+results. docs/referee.md contains the conclusions, and states which texts could be read.
+Nothing is claimed that is not computed here.
 """
 
 import math
@@ -447,9 +446,9 @@ def _draw_heat(axes: Axes, rows: dict[str, Any]) -> None:
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     rows : dict
-        What `heat` returns.
+        The result of `heat`.
     """
     colors = iter((RED, ORANGE, BLUE, INK, GREEN, "#8e44ad"))
     for name, values in rows.items():
@@ -479,9 +478,9 @@ def _draw_federated(axes: Axes, rows: dict[str, Any]) -> None:
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     rows : dict
-        What `federated` returns.
+        The result of `federated`.
     """
     labels = {"advanced": "advanced composition", "exact": "exact, same δ′"}
     for (name, label), color in zip(labels.items(), (RED, BLUE), strict=True):
@@ -501,9 +500,9 @@ def _draw_conformal(axes: Axes, rows: dict[str, Any]) -> None:
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     rows : dict
-        What `conformal` returns.
+        The result of `conformal`.
     """
     labels = {
         "loss over ε": "density estimate",

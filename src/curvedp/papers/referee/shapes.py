@@ -1,10 +1,11 @@
-"""K-norm gradients against Laplace noise for mean shapes, recomputed.
+"""K-norm gradients compared with Laplace noise for mean shapes, recomputed. *Shape and
+structure preserving differential privacy* (Soto et al. 2022) releases mean shapes by
+K-norm gradients, because on positive curvature the gradient is less sensitive than the
+mean.
 
-*Shape and structure preserving differential privacy* (Soto et al. 2022) releases mean
-shapes by K-norm gradients, because the gradient is less sensitive than the mean on
-positive curvature. Its outlines of corpora callosa are not public. The claim is
-recomputed on planar shapes of four landmarks, the largest space on which the library
-draws from the law of K-norm gradients exactly.
+The paper's outlines of corpora callosa are not public. So its claim is recomputed on
+planar shapes of four landmarks, the largest space on which the library draws exactly
+from the law of K-norm gradients.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""*Differentially private geodesic regression*: its fit, its sampler, its data.
-
+"""*Differentially private geodesic regression*: its fit, its sampler and its data.
 `fit_geodesic` is Fletcher's least-squares geodesic, the fit that the paper starts from.
-The sequential sampler is NOT PRIVATE (docs/errata.md, E19 to E26); for a release use
+
+The sequential sampler is NOT PRIVATE (docs/errata.md, E19 to E26). For a release use
 `curvedp.PrivateGeodesicRegression`.
 """
 

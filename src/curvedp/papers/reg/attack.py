@@ -1,8 +1,7 @@
-"""A search for records that move the regression's gradient most.
-
-It looks for adjacent data sets and places (p, v) of the domain at which one record
-moves a norm of the gradient most: random search, then gradient ascent. A sensitivity
-below what is found is refuted.
+"""A search for records that move the gradient of geodesic regression most. It looks for
+adjacent data sets and geodesics, given by footpoint p and velocity v, at which one
+replaced record moves a norm of the gradient most, by random search and then gradient
+ascent. A claimed sensitivity below the result is refuted.
 """
 
 from collections.abc import Callable
@@ -77,8 +76,8 @@ def gradient_change(
     norm : str
         One of `NORMS`.
     z : array of shape (rows, 4·dim + 2)
-        Each row holds p, v, two predictors and two residuals, in coordinates that may
-        have any value, so that a search needs no constraints.
+        Each row contains p, v, two predictors and two residuals. Any real numbers are
+        allowed, so that a search needs no constraints.
     speed : float
         The largest length of a velocity.
     clip : float
@@ -91,6 +90,7 @@ def gradient_change(
     array of shape (rows,)
         The norm of the difference of the two records' clipped gradients.
     """
+    # The geodesic: p near the origin, and a velocity of at most the given speed.
     d = manifold.dim
     origin = manifold.origin
     near_origin = manifold.from_coordinates(origin, 0.3 * np.tanh(z[:, :d]))
@@ -99,13 +99,14 @@ def gradient_change(
     shortened = w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
     v = manifold.from_coordinates(p, shortened)
 
+    # The clipped gradients of the record and of the one that replaces it.
     sides = []
     for k in (0, 1):
         share = np.clip(z[:, 2 * d + k], 0, 1)
         x = predictor_range[0] + (predictor_range[1] - predictor_range[0]) * share
         first = 2 * d + 2 + k * d
         residual = z[:, first : first + d]
-        # Longer than the clipping norm, so that clipping takes part.
+        # Residuals are longer than the clipping norm, so that they are clipped.
         residual = (
             1.2 * clip * residual / np.linalg.norm(residual, axis=1, keepdims=True)
         )
@@ -124,7 +125,7 @@ def gradient_change(
 def _clipped_contribution(
     manifold: Manifold, norm: str, p: Any, v: Any, x: Any, residual: Any, clip: float
 ) -> tuple[Any, Any]:
-    """Return the clipped gradient of a record that is a residual off its prediction.
+    """Return the clipped gradient of the record that has a given residual.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ def attack(
 def _random_search(
     measure: Callable[[Any], Any], dim: int, pairs: int, rng: np.random.Generator
 ) -> tuple[Any, Any]:
-    """Search at random, with smaller steps about the best in each round.
+    """Search for large values at random, with smaller steps near the best in each round.
 
     Parameters
     ----------
@@ -246,6 +247,7 @@ def _random_search(
     z[:, 2 * dim : 2 * dim + 2] = ends + 0.1 * rng.standard_normal((pairs, 2))
     values = measure(z)
     for r in range(_ROUNDS):
+        # Keep the best tenth, and add nine moved copies of each.
         best = np.argsort(-values)[: pairs // 10]
         z = np.concatenate([z[best], np.repeat(z[best], 9, axis=0)])
         moves = rng.standard_normal((len(z) - len(best), z.shape[1]))
@@ -265,7 +267,7 @@ def _ascend(measure: Callable[[Any], Any], z: Any, values: Any, steps: int) -> A
     measure : callable
         Returns the value of each row.
     z : array of shape (starts, coordinates)
-        Where the ascents start.
+        The starts of the ascents.
     values : array of shape (starts,)
         The values there.
     steps : int

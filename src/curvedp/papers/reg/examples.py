@@ -1,10 +1,10 @@
-"""Private geodesic regression on real data: tables, and a picture of each.
+"""Private geodesic regression on real data: a table and a picture for each example.
 
     python -m curvedp.papers.reg.examples --data-dir DIR [--out DIR] [--repeats 20]
 
-The data are a polar wander path, rat skulls and storm tracks. Every public number
-(center, radius, speed, clip, range) is stated with where it comes from, and none is
-read off private data.
+The data are a polar wander path, rat skulls and storm tracks. For every public number
+(center, radius, speed, clip, range) the source is stated, and none is computed from
+private data.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class Example(NamedTuple):
     Attributes
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     x, Y : array of shape (n,), array of shape (n, *point_shape)
         Predictors and responses.
     public : dict
@@ -48,11 +48,11 @@ class Example(NamedTuple):
 
 
 def polar_wander(folder: Path | None) -> Example:
-    """Return 33 poles of the global apparent polar wander path; a pole is a record.
+    """Return 33 poles of the global apparent polar wander path, one record for each pole.
 
-    Their ages go from 0 to 320 million years. Public are today's pole, which is the
-    axis of rotation, and that continents do not drift much faster than a radian in that
-    time.
+    The predictor is the age of a pole, from 0 to 320 million years. Two facts are taken
+    as public: today's pole is the axis of rotation, and continents do not drift much
+    faster than one radian in that time.
 
     Parameters
     ----------
@@ -120,20 +120,25 @@ def storm_tracks(folder: Path | None) -> Example:
     with np.load(path, allow_pickle=False) as table:
         key, lat, lon, time = (table[name] for name in names)
 
-    # Which fix of a storm is taken is a public rule: a seed that does not read the data.
+    # A public rule chooses one observation of each storm: it uses a fixed seed, and not
+    # the data.
     _, first, count = np.unique(key, return_index=True, return_counts=True)
     shares = np.random.default_rng(0).random(len(first))
     later = first + np.floor(shares * count).astype(int)
     has_longitudes = np.isfinite(lon[later] + lon[first])
     later, first = later[has_longitudes], first[has_longitudes]
 
+    # The displacement of each storm, as coordinates to the east and to the north.
     sphere = Sphere(2)
     start, start_frame = _place(lat[first], lon[first])
     end, _ = _place(lat[later], lon[later])
-    # The logarithms as coordinates k (east, north) of each storm n.
-    ways = np.einsum("nki,ni->nk", start_frame, np.asarray(sphere.log(start, end)))
+    displacements = np.einsum(
+        "nki,ni->nk", start_frame, np.asarray(sphere.log(start, end))
+    )
+
+    # The same displacements from the common point.
     center, center_frame = _place(np.array([20.0]), np.array([-60.0]))
-    points = np.asarray(sphere.exp(center[0], ways @ center_frame[0]))
+    points = np.asarray(sphere.exp(center[0], displacements @ center_frame[0]))
     hours = (time[later] - time[first]) / 3600
     public = {
         "center": center[0],
@@ -201,7 +206,7 @@ def permutation_pvalue(
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     x, Y : array of shape (n,), array of shape (n, *point_shape)
         The data.
     permutations : int

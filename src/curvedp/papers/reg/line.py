@@ -1,8 +1,10 @@
-"""Table 1, Figure 4 and the line of §4.2 of the geodesic regression paper.
+"""Table 1, Figure 4 and the line of §4.2 of the geodesic regression paper, which are
+about responses in ℝ⁴. There geodesics are lines p + t·v with a footpoint p and a
+velocity v.
 
-This is the Euclidean case. In ℝ⁴ the law that Appendix A displays is Gaussian and drawn
-exactly: N(p̂, τ/n) for the footpoint at v̂, and N(v̂(p), τ/Σx²) for the velocity at p.
-IBM diffprivlib and Opacus are stored in peers.json, with their versions, by
+In ℝ⁴ the law that Appendix A displays is Gaussian and can be drawn exactly: N(p̂, τ/n)
+for the footpoint at the fitted velocity v̂, and N(v̂(p), τ/Σx²) for the velocity at p.
+Results of IBM diffprivlib and Opacus are stored in peers.json, with their versions, by
 `python -m benchmarks.speed.regression_peers --store`.
 """
 
@@ -84,9 +86,10 @@ def displayed_line(
 def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     """Make Table 1: mean squared errors of a regression on Wine Quality.
 
-    There are least squares, the paper's sampler by both readings, ours, and the peers
-    as stored. The paper scales predictors to [0, 1] and standardizes responses by the
-    data themselves.
+    Four kinds of methods are compared: least squares, the paper's sampler by both
+    readings, private lines of this library, and stored results of other libraries. As
+    in the paper, predictors are scaled to [0, 1] and responses standardized by the data
+    themselves.
 
     Parameters
     ----------
@@ -101,6 +104,8 @@ def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     x, Y = first_wines(setting.load("wine"))
     rng = np.random.default_rng(1)
     draws = 40 if setting.full else 6
+
+    # Lines by both readings of the paper's sampler, and private lines.
     t, Z = _standardized(x, Y)
     samples = sequential_sampler(Euclidean(4), t, Z, rng, draws, velocities=1)
     by_gradient = np.stack([samples.footpoints, samples.velocities[:, 0]], axis=1)
@@ -306,7 +311,7 @@ def _draw_line(sizes: tuple[int, ...], rows: list[dict[str, Any]]) -> Figure:
     sizes : tuple of int
         The values of n.
     rows : list of dict
-        What `_line_errors` returns for each.
+        The results of `_line_errors`, one for each.
     """
     picture = empty_figure(6.5, 4.2)
     axes = picture.add_subplot()

@@ -1,4 +1,6 @@
-"""Pictures of geodesic regression: data, fitted and private geodesic where they live."""
+"""Pictures of geodesic regression: the data, the fitted geodesic and private geodesics,
+drawn on the manifold where they live.
+"""
 
 from typing import Any
 
@@ -42,7 +44,7 @@ def plot_geodesic(manifold: Manifold, x: Any, Y: Any, **geodesics: Any) -> Figur
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     x : array of shape (n,)
         The predictor; without data, any two values that span its range.
     Y : array of shape (n, *point_shape), or None
@@ -185,7 +187,7 @@ def _strips(
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     x : array of shape (n,)
         Predictors.
     Y : array of shape (n, *point_shape), or None
@@ -234,7 +236,7 @@ def _draw_shape(
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     point, reference : array of shape (landmarks, 2)
         The shape, which is turned to fit the reference, and the reference.
     color : str
@@ -264,7 +266,7 @@ def _draw_ellipse(
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     point, reference : array of shape (m, m)
         The matrices, of which the leading 2×2 blocks are drawn.
     color : str
@@ -288,7 +290,7 @@ def _coordinates(
     Parameters
     ----------
     manifold : Manifold
-        Where the responses live.
+        The manifold of the responses.
     x : array of shape (n,)
         Predictors.
     Y : array of shape (n, *point_shape), or None
@@ -336,7 +338,7 @@ def _scatter(figure: Figure, axes: Axes, points: np.ndarray, x: np.ndarray) -> N
     Parameters
     ----------
     figure, axes : Figure, Axes
-        Where to draw.
+        The panel to draw in.
     points : array of shape (n, 2)
         Places in the picture.
     x : array of shape (n,)

@@ -1,10 +1,11 @@
 """Figures 1 to 6, Table 1 and §4.2 of *Differentially private geodesic regression*.
+"gradient" and "displayed" are two readings of the paper's sampler, which is NOT PRIVATE
+(`papers.reg.sampler`). "ours" is one exact draw of the K-norm law on the tangent
+bundle, for a total of ε = 2.
 
-What is called "gradient" or "displayed" is the paper's sampler by two readings, and NOT
-PRIVATE (see `papers.reg.sampler`). "ours" is one exact draw of the K-norm law on the
-tangent bundle for a total of ε = 2, with public bounds: the paper's Assumption 3.2 has
-all data in a ball of radius π/8. The paper prints no speed of its geodesic. What
-depends on it is shown for several.
+The bounds of our draw are public: the paper's Assumption 3.2 has all data in a ball of
+radius π/8. The paper does not print the speed of its geodesic, so results that depend
+on it are shown for several speeds.
 """
 
 import math
@@ -46,7 +47,7 @@ from curvedp.papers.style import (
 from curvedp.randomness import GeneratorSource
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import descent_direction_function
 
 SPHERE = Sphere(2)
 # The speed at which the gradient's law has the printed distance and spread of angles.
@@ -157,10 +158,10 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
-    """Make Figure 3: mean absolute errors, n = 20, by reading and by speed.
+    """Make Figure 3: mean absolute errors for n = 20, by reading and by speed.
 
-    The paper prints 0.11 and no speed. Left the histogram of its Figure 3, right what
-    each reading gives at each speed.
+    The paper prints the error 0.11, but no speed. The left panel is the histogram of
+    its Figure 3. The right panel shows the error of each reading at each speed.
 
     Parameters
     ----------
@@ -185,10 +186,13 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     }
     figures[f"at speed 2, {IMPOSED}"] = figures[IMPOSED][-1]["error"]
     figures["fit"] = figures["gradient"][0]["fit"]
+
+    # One private draw of this library, on data of the assumed speed.
     x, Y = sphere_data(20, SPEED, rng)
     sound = _sound(x, Y, draws, rng)["error"]
     figures["ours"] = _spread(sound)
 
+    # The histogram on the left, and errors by speed on the right.
     picture = empty_figure(10.5, 4.2)
     left, right = picture.subplots(1, 2)
     bins = np.linspace(0, 0.2, 41)
@@ -411,8 +415,10 @@ def _bounds_over_change(n: int, rng: np.random.Generator) -> list[list[float]]:
     fit = fit_geodesic(SPHERE, x[1:], Y[1:])
     clip = float(fit.residuals(x, Y).max())
     p, v = fit.footpoint[None], fit.velocity[None]
-    without_first = clipped_gradient(SPHERE, x[1:], Y[1:], NO_CLIP, 1.0)(p, v)
-    without_last = clipped_gradient(SPHERE, x[:-1], Y[:-1], NO_CLIP, 1.0)(p, v)
+    without_first = descent_direction_function(SPHERE, x[1:], Y[1:], NO_CLIP, 1.0)(p, v)
+    without_last = descent_direction_function(SPHERE, x[:-1], Y[:-1], NO_CLIP, 1.0)(
+        p, v
+    )
     pairs = zip(without_first, without_last, strict=True)
     changes = [float(np.linalg.norm(a - b)) for a, b in pairs]
     printed = [2 * clip * norm / n for norm in jacobi_norms(SPHERE)]
@@ -509,7 +515,7 @@ def _draw_deviations(
     column : pair of Axes
         The upper and the lower panel.
     name : {"distance", "angle"}
-        What is drawn.
+        Whether distances or angles are drawn.
     label : str
         The label of the horizontal axis.
     bins, wide_bins : array
@@ -544,12 +550,12 @@ def _draw_deviations(
 def _draw_errors_by_speed(
     axes: Axes, speeds: tuple[float, ...], figures: dict[str, Any]
 ) -> None:
-    """Draw the error that each reading gives at each speed, and the printed numbers.
+    """Draw the error of each reading at each speed, and the printed numbers.
 
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     speeds : tuple of float
         Speeds of the geodesic.
     figures : dict
@@ -571,14 +577,16 @@ def _draw_errors_by_speed(
 def _draw_bounds(
     axes: Axes, title: str, at_random: np.ndarray, row: dict[str, float]
 ) -> None:
-    """Draw the printed bound over the change of random neighbors, and what a search finds.
+    """Draw a histogram of printed bounds divided by changes, for random neighbors.
+
+    Lines show the same ratio for the neighbors that a search finds.
 
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     title : {"footpoint", "velocity"}
-        Which gradient.
+        Whether the gradient is that by the footpoint or by the velocity.
     at_random : array
         The printed bound over the change, for each random pair of neighbors.
     row : dict
@@ -612,7 +620,7 @@ def _draw_errors_by_size(
     Parameters
     ----------
     axes : Axes
-        Where to draw.
+        The panel to draw in.
     rows : list of dict
         A row for each n, with a spread for each line and the error of the fit.
     colors : dict

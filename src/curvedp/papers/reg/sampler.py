@@ -1,17 +1,18 @@
-"""The sequential sampler of *Differentially private geodesic regression*. NOT PRIVATE.
+"""The sequential sampler of *Differentially private geodesic regression*, for
+comparison only. NOT PRIVATE. A random walk draws the footpoint p of a geodesic with the
+fitted velocity held fixed; another one draws the velocity v at that footpoint.
 
-It is here for comparison only, by two readings. A random walk draws the footpoint with
-the fitted velocity held fixed; another one draws the velocity at that footpoint; each
-has an ε of its own, 1 in the paper. Appendix A begins with the gradient's norm over Δ/ε and ends, after an "=",
-with the energy, exp{−‖Σd²‖/(2τ‖J‖)} (docs/errata.md, E26). These are `law="gradient"`
-and `law="displayed"`. In either of them
+Each walk has its own ε, which is 1 in the paper. Appendix A of the paper gives two
+densities for the same walk, joined by "=" (docs/errata.md, E26): one with the norm of
+the gradient over Δ/ε, and one with the energy, exp{−‖Σd²‖/(2τ‖J‖)}. They are
+`law="gradient"` and `law="displayed"`. Neither is private, for these reasons:
 
 - τ is the largest residual of the data (E21), the norms of the Jacobi fields are cos 1
-  and sin 1 (E20), and the scale is Δ/ε (E23);
-- the footpoint's density depends on the data through the fitted velocity as well, which
-  is not charged (E22);
-- the bound is taken at the optimum only, and residuals elsewhere are not clipped (E24);
-- a Markov chain that is stopped after any number of steps does not follow its law.
+  and sin 1 (E20), and the scale is Δ/ε (E23).
+- The density of the footpoint also depends on the data through the fitted velocity,
+  which is not charged (E22).
+- The bound is taken at the optimum only, and residuals elsewhere are not clipped (E24).
+- A Markov chain that is stopped after any number of steps does not follow its law.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from curvedp import _validate
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.geometry.manifold import Manifold
 from curvedp.regression import GeodesicFit, fit_geodesic
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import descent_direction_function
 
 __all__ = [
     "NO_CLIP",
@@ -49,7 +50,7 @@ Potential = Callable[[np.ndarray], np.ndarray]
 
 
 class Samples(NamedTuple):
-    """What the sampler draws: geodesics as pairs of footpoint and velocity. NOT PRIVATE.
+    """The draws of the sampler: geodesics as pairs of footpoint and velocity. NOT PRIVATE.
 
     Attributes
     ----------
@@ -193,6 +194,8 @@ def sequential_sampler(
     n_velocities = m if velocities is None else velocities
     fit = fit_geodesic(manifold, x, Y)
     foot_potential, velocity_potential = _potentials(manifold, x, Y, fit, law)
+
+    # The scales of both densities, as the paper has them.
     tau = float(fit.residuals(x, Y).max())
     norms = jacobi_norms(manifold)
     scales, reaches = _scales(len(x), tau, norms, law, (eps_foot, eps_velocity))
@@ -245,11 +248,12 @@ def _scales(
 ) -> tuple[list[float], list[float]]:
     """Return the scales of both densities, and lengths of a step that suit them.
 
-    The density is ∝ exp(−potential/scale). As printed, the scale is Δ/ε with the
-    sensitivity Δ = 2τ‖J‖/n of the gradient's norm, and 2τ‖J‖ for the energy, where the
-    display has no ε; it is divided by ε here, which changes nothing at the paper's 1.
-    Near the fit (p̂, v̂) the gradient's norm grows like |p − p̂|, and like a third of
-    |v − v̂|; the energy grows like n|p − p̂|², and like n|v − v̂|²/3.
+    The density is ∝ exp(−potential/scale). For the norm of the gradient the printed
+    scale is Δ/ε with the sensitivity Δ = 2τ‖J‖/n. For the energy it is 2τ‖J‖, without
+    ε; here it is divided by ε, which changes nothing at the paper's ε = 1. Steps should
+    be about as long as the density is wide. Near the fit (p̂, v̂) the norm of the
+    gradient grows like |p − p̂| and like |v − v̂|/3, and the energy like n|p − p̂|² and
+    like n|v − v̂|²/3.
 
     Parameters
     ----------
@@ -307,7 +311,7 @@ def _potentials(
     of_footpoint, of_velocity : functions
         Of rows of footpoints; and of rows of footpoints and velocities.
     """
-    gradients = clipped_gradient(manifold, x, Y, NO_CLIP, 1.0)
+    gradients = descent_direction_function(manifold, x, Y, NO_CLIP, 1.0)
 
     def energy(p: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return Σd² of each geodesic to the responses."""
@@ -395,12 +399,14 @@ def _random_walk(
     move: Callable[[np.ndarray, np.ndarray], np.ndarray],
     dim: int,
 ) -> np.ndarray:
-    """Run Metropolis–Hastings walks on exp(−potential/scale), all rows at once.
+    """Draw from densities ∝ exp(−potential/scale) by Metropolis–Hastings walks.
+
+    Several walks are run at the same time, one for each row of the state. NOT PRIVATE.
 
     Parameters
     ----------
     state : array of shape (walks, *point_shape)
-        Where each walk starts.
+        The start of each walk.
     potential : callable
         Returns the potential of each state.
     scale : float
@@ -432,6 +438,8 @@ def _random_walk(
         z *= (lengths / np.linalg.norm(z, axis=1))[:, None]
         proposal = move(state, z)
         proposed_value = potential(proposal)
+
+        # Accept by the ratio of the densities.
         log_ratio = (value - proposed_value) / scale
         is_accepted = np.log(rng.random(len(state))) < log_ratio
         state = np.where(is_accepted[:, None], proposal, state)

@@ -1,6 +1,7 @@
-"""Wine Quality as the geodesic regression paper uses it, and our lines on it.
+"""The data set Wine Quality as the geodesic regression paper uses it, and private lines
+of this library on it.
 
-The functions import `curvedp` when they are called and not before:
+The functions import `curvedp` when they are called and not before, because
 benchmarks/speed/regression_peers.py loads this file in an environment without it.
 """
 

@@ -1,10 +1,9 @@
-"""The Fréchet mean of records that are seen only through sums over them.
-
-The records are chunks on a cluster or arrays on a device. Each pass sends out an
-iterate x and brings back two sums over the records: the coordinates of log_x xᵢ and the
-squares of d(x, xᵢ). Both are added in fixed point, so that a pass, and with it the
-mean, is the same to the last bit for every way of cutting the records into chunks and
-for every order in which the chunks come in.
+"""The Fréchet mean of records that are seen only through sums over them. The records
+are chunks on a cluster or arrays on a device. Each pass sends out a point x and brings
+back two sums over the records: the coordinates of log_x xᵢ and the squares of d(x, xᵢ).
+Both are added in fixed point (`FixedPoint`, exact integer sums on a grid), so that the
+mean is the same to the last bit, however the records are cut into chunks and in
+whatever order the chunks come in.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,17 +35,24 @@ from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.numerics.spd3 import Factor, Logs, lower_entries, whitened_logs
 from curvedp.numerics.spd_pencil import log_spectrum
 
-_PASSES = 20  # of the search, before the fixed-step descent takes over
-_BLOCK = 1 << 13  # records whose logarithms are in memory at once
+# How many passes a search may make before a fixed number of gradient steps is made
+# instead. A pass may be a pass over a cluster.
+_PASSES = 20
 
-# How the start is computed from a sample of the records: its mean is searched for up to
-# this residual, and up to this dimension the Hessian there is found by differences with
-# this step. Differences use so many records that a pass over them, for all dimensions
-# together, goes through about `_HESSIAN_NUMBERS` numbers, but never fewer records than
-# `_LEAST_HESSIAN_RECORDS`.
+# How many records have their logarithms in memory at once.
+_BLOCK = 1 << 13
+
+# The start is the mean of a sample of the records, computed to this residual.
 _SAMPLE_TOLERANCE = 1e-6
+
+# Up to the dimension `_LARGEST_DENSE_DIM` the Hessian at the start is computed, by
+# differences of mean logarithms for steps of the length `_DIFFERENCE_STEP`.
 _LARGEST_DENSE_DIM = 32
 _DIFFERENCE_STEP = 1e-4
+
+# The number of records from which the differences are computed, with one pass for each
+# dimension. All passes together read about `_HESSIAN_NUMBERS` numbers, but at least
+# `_LEAST_HESSIAN_RECORDS` records are used.
 _HESSIAN_NUMBERS = 1 << 18
 _LEAST_HESSIAN_RECORDS = 128
 
@@ -54,35 +60,36 @@ MeanAndSquare = tuple[np.ndarray, float]
 """A mean, and the mean squared distance of the records to it."""
 
 Sums = Callable[[np.ndarray], Any]
-"""Maps an iterate x to exact sums over all records, as `block_sums` gives them."""
+"""A function that maps a point x to exact sums over all records (`block_sums`)."""
 
 GroupSums = Callable[[dict[int, np.ndarray]], Iterable[Any]]
-"""The same for several groups of records, each with its own iterate."""
+"""A function that maps the points x of several groups of records, by the number of the
+group, to the exact sums over the records of each group (`block_sums`)."""
 
 
 class Start(NamedTuple):
-    """Where a search for a mean begins, and the matrix of its Newton steps.
+    """The point where a search for a mean begins, and the matrix of its Newton steps.
 
     Attributes
     ----------
     x : array of shape point_shape
         The first iterate.
-    inverse : array of shape (dim, dim), or 1
-        The inverse Hessian of the cost ½·mean d² at x, in coordinates. It is the number
-        1 where none is known: Newton's step is then the mean logarithm itself.
+    inverse_hessian : array of shape (dim, dim), or None
+        The inverse Hessian of the cost ½·mean d² at x, in coordinates. None if it is
+        not known: then a step is the mean logarithm itself.
     """
 
     x: np.ndarray
-    inverse: np.ndarray | float
+    inverse_hessian: np.ndarray | None = None
 
 
 def block_sums(ball: PublicBall, x: np.ndarray, X: np.ndarray) -> np.ndarray:
     """Return exact sums of logarithms and squared distances over a block of records.
 
-    Each record is clipped into the ball first. Sums of several blocks may be added up.
-    They are the same to the last bit however the records are cut into blocks, because
-    a record's terms depend on it alone and are added as integers. Most 3×3 matrices
-    that lie inside the ball take a faster way; `_fast_tensor_sums` adds them up.
+    Each record is clipped into the ball first. The sums of several blocks can be added.
+    The total is the same to the last bit however the records are cut into blocks: the
+    terms of a record depend on that record alone, and are added as integers. For 3×3
+    positive definite matrices inside the ball `_fast_tensor_sums` is faster.
 
     Parameters
     ----------
@@ -104,6 +111,7 @@ def block_sums(ball: PublicBall, x: np.ndarray, X: np.ndarray) -> np.ndarray:
     X = np.asarray(X, dtype=np.float64, order="C")  # float sums depend on the layout
     total = np.zeros((2, M.dim + 1), dtype=np.int64)
     with numerical_silence():
+        # The fast sums of 3×3 matrices leave the other records in X.
         if is_tensor_space(M):
             total, X = _fast_tensor_sums(ball, x, X)
         for start in range(0, len(X), _BLOCK):
@@ -115,10 +123,11 @@ def block_sums(ball: PublicBall, x: np.ndarray, X: np.ndarray) -> np.ndarray:
 def _fast_tensor_sums(
     ball: PublicBall, x: np.ndarray, X: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum logarithms over the 3×3 matrices that need neither clipping nor much care.
+    """Sum logarithms over the 3×3 matrices for which the closed formula is accurate.
 
-    These are the matrices that are surely inside the ball, and whose logarithms are
-    accurate by the closed formula of `numerics.spd3`.
+    These are the matrices that are surely inside the ball, so that they need no
+    clipping, and whose logarithms by the formula of `numerics.spd3` are accurate. The
+    other matrices are returned.
 
     Parameters
     ----------
@@ -134,11 +143,11 @@ def _fast_tensor_sums(
     total : array of int64, shape (2, 7)
         The sums over these matrices, in the form of `block_sums`.
     remaining : array of shape (l, 3, 3)
-        The records that are not among them.
+        All other records.
     """
     center_factor, factor = Factor.of(ball.center), Factor.of(x)
     total = np.zeros((2, ball.manifold.dim + 1), dtype=np.int64)
-    remaining = [X[:0]]
+    remaining = [X[:0]]  # so that there is an array also without records
     for start in range(0, len(X), _BLOCK):
         block = X[start : start + _BLOCK]
         entries, skewness = lower_entries(block)
@@ -158,7 +167,7 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     grid : FixedPoint
         The grid on which sums are exact; its bound 2r is the ball's diameter.
     x : array of shape point_shape
@@ -174,13 +183,16 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
     """
     xp = namespace(X)
     if isinstance(M, SPDAffineInvariant):
-        # log(L⁻¹XL⁻ᵀ), x = LLᵀ, without going through log_x X
+        # The coordinates of log(L⁻¹XL⁻ᵀ) with x = LLᵀ. The tangent matrix log_x X is not
+        # needed.
         _, logs, U = log_spectrum(x, X)
         Z = pack((U * logs[..., None, :]) @ U.mT)
     else:
         Z = M.to_coordinates(x, M.log(x, X))
     squared_distance = xp.sum(Z * Z, axis=-1)
-    # NaN fails; everything else passes unless a kernel broke down.
+
+    # Records of the ball are at most 2r from each other. Only a record whose kernel
+    # failed (NaN, or a distance beyond 2r) is left out.
     is_usable = squared_distance <= grid.bound**2
     terms = xp.concat([Z, (squared_distance / grid.bound)[:, None]], axis=-1)
     return grid.sums(xp.where(is_usable[:, None], terms, 0.0))
@@ -189,8 +201,8 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
 def tensor_sums(grid: FixedPoint, logs: Logs, is_summed: Array) -> Array:
     """Sum logarithms of 3×3 matrices, and their squared lengths, over some matrices.
 
-    The sums are made coordinate by coordinate. A compiler makes one kernel of this
-    code, which writes no array as long as the records.
+    The sums are computed coordinate by coordinate. JAX compiles this code into one
+    kernel, which writes no array with as many entries as there are records.
 
     Parameters
     ----------
@@ -199,7 +211,7 @@ def tensor_sums(grid: FixedPoint, logs: Logs, is_summed: Array) -> Array:
     logs : Logs
         The logarithms of n matrices, by coordinate.
     is_summed : array of bool, shape (n,)
-        Which matrices enter the sums.
+        True for the matrices that enter the sums.
 
     Returns
     -------
@@ -215,11 +227,12 @@ def tensor_sums(grid: FixedPoint, logs: Logs, is_summed: Array) -> Array:
 class _SumsBackend(MeanBackend):
     """Backend of a search that knows the records only through sums over them.
 
-    Iterates stay in the public ball, which contains the mean.
+    All points of the search are in the public ball, which contains the mean: only there
+    are logarithms at most 2r long, so that the fixed-point sums cannot overflow.
     """
 
     def __init__(self, ball: PublicBall, start: Start) -> None:
-        """Begin in the ball: the start is clipped into it.
+        """Store the ball and the start, which is clipped into the ball.
 
         Parameters
         ----------
@@ -229,8 +242,8 @@ class _SumsBackend(MeanBackend):
             The first iterate, and the inverse Hessian of the cost there.
         """
         self._ball = ball
-        self._inverse_hessian = np.asarray(start.inverse)
-        self.start = ball.clip(start.x)
+        self._inverse_hessian = start.inverse_hessian
+        self.first_iterate = ball.clip(start.x)
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         """Return the point that a step from x leads to, clipped into the public ball.
@@ -250,50 +263,53 @@ class _SumsBackend(MeanBackend):
         M = self._ball.manifold
         moved = np.asarray(M.from_normal_coordinates(x, step))
         safe_point = project_to_safe_ball(self._ball, moved)
-        # On one Hadamard manifold the projection clips to the ball; elsewhere not.
+
+        # On a Hadamard manifold that is no product this projection also clips to the
+        # ball. On other spaces it need not.
         is_in_ball = len(M.factors) == 1 and M.convexity_radius == inf
         return safe_point if is_in_ball else self._ball.clip(safe_point)
 
     def newton(self, x: np.ndarray, convergence: float) -> NewtonStep | None:
         """Return Newton's method with the inverse Hessian that came with the start.
 
-        There is no other Hessian, so the same one serves for every iterate.
+        There is no other Hessian, so the same one is used at every iterate.
 
         Parameters
         ----------
         x : array of shape point_shape
             The iterate; not used.
         convergence : float
-            Fraction of the residual that the last step left; inf where there was none.
+            The fraction of the residual that the last step left. If there was no last
+            step it is inf.
 
         Returns
         -------
         callable or None
-            Maps the mean logarithm to its product with the inverse Hessian. None,
-            which means that the search goes on with the method in use, unless
-            `convergence` is inf.
+            If `convergence` is inf, a function that multiplies the mean logarithm by
+            the inverse Hessian, if that is known. Otherwise None: the search keeps the
+            method in use.
         """
         if convergence != inf:
             return None
-        inverse = self._inverse_hessian
+        inverse_hessian = self._inverse_hessian
 
         def newton_step(mean_log: np.ndarray) -> np.ndarray:
-            """Return the inverse Hessian times the mean logarithm."""
-            if inverse.ndim == 0:  # the number 1: no Hessian is known
-                return np.asarray(inverse * mean_log)
-            return np.asarray(inverse @ mean_log)
+            """Return the inverse Hessian, if it is known, times the mean logarithm."""
+            if inverse_hessian is None:
+                return mean_log
+            return np.asarray(inverse_hessian @ mean_log)
 
         return newton_step
 
     def result_from_sums(self, n: int, sums: Any) -> PassResult:
-        """Return the means over n records that their sums give.
+        """Return the mean logarithm and the mean squared distance from sums over records.
 
         Parameters
         ----------
         n : int
             The number of records.
         sums : array of int64, shape (2, dim + 1)
-            What `block_sums` returns, added up over all blocks.
+            The result of `block_sums`, added up over all blocks.
 
         Returns
         -------
@@ -314,10 +330,10 @@ def streamed_mean(ball: PublicBall, n: int, sums: Sums, start: Start) -> MeanAnd
     n : int
         The number of records.
     sums : callable
-        Makes one pass over the records: maps an iterate to what `block_sums` returns at
-        it, added up over all blocks.
+        Makes one pass over the records: maps a point to the total of `block_sums` over
+        all blocks at this point.
     start : Start
-        Where the search begins.
+        The iterate at which the search begins.
 
     Returns
     -------
@@ -326,7 +342,13 @@ def streamed_mean(ball: PublicBall, n: int, sums: Sums, start: Start) -> MeanAnd
     mean_square : float
         The mean squared distance of the records to it.
     """
-    return streamed_means(ball, [n], lambda points: [sums(points[0])], [start])[0]
+
+    def sums_of_the_group(points: dict[int, np.ndarray]) -> list[Any]:
+        """Make one pass for the only group, which has the number 0."""
+        return [sums(points[0])]
+
+    (mean_and_square,) = streamed_means(ball, [n], sums_of_the_group, [start])
+    return mean_and_square
 
 
 def streamed_means(
@@ -343,11 +365,11 @@ def streamed_means(
     sizes : sequence of int
         The number of records of each group.
     sums : callable
-        Makes one pass for all groups that are not done yet: takes a dictionary from the
-        number of a group to its iterate, and returns for each group, in the same order,
-        what `block_sums` returns, added up over its records.
+        Makes one pass for all groups whose search has not ended. It takes a dictionary
+        that maps the number of such a group to its point, and returns for each of them,
+        in the same order, the total of `block_sums` over its records.
     starts : sequence of Start
-        Where the search of each group begins.
+        The start of the search of each group.
 
     Returns
     -------
@@ -356,24 +378,26 @@ def streamed_means(
     """
     backends = [_SumsBackend(ball, start) for start in starts]
     searches = [mean_in_ball(ball, backend, _PASSES) for backend in backends]
-    # The first request of a search names its first iterate.
-    iterates = {group: next(search).x for group, search in enumerate(searches)}
+
+    # The points at which the searches want their first pass, by the number of the group.
+    points = {group: next(search).x for group, search in enumerate(searches)}
     means: dict[int, MeanAndSquare] = {}
-    while iterates:
-        for group, group_sums in zip(list(iterates), sums(iterates), strict=True):
+    while points:
+        # One pass for all groups; each search then asks for the next one or ends.
+        for group, group_sums in zip(list(points), sums(points), strict=True):
             result = backends[group].result_from_sums(sizes[group], group_sums)
             try:
-                iterates[group] = searches[group].send(result).x
+                points[group] = searches[group].send(result).x
             except StopIteration as finished:
                 means[group] = finished.value
-                del iterates[group]
+                del points[group]
     return [means[group] for group in range(len(searches))]
 
 
 def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
     """Return a start for the search of a mean, computed from a sample of the records.
 
-    The start decides how many passes are needed, and nothing else.
+    The start has an influence on the number of passes, but not on the result.
 
     Parameters
     ----------
@@ -385,23 +409,26 @@ def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
     Returns
     -------
     Start
-        The mean of the sample, with the inverse Hessian of its cost there where the
-        dimension is small.
+        The mean of the sample, and the inverse Hessian of the cost there. There is no
+        Hessian if the dimension is large, the space is flat, or the Hessian cannot be
+        inverted.
     """
     M = ball.manifold
-    backend = _SumsBackend(ball, Start(ball.center, 1.0))
+    backend = _SumsBackend(ball, Start(ball.center))
 
     def pass_over(x: np.ndarray, records: np.ndarray) -> PassResult:
         """Return the mean logarithm and the mean squared distance at x."""
         sums = block_sums(ball, x, records)
         return backend.result_from_sums(len(records), sums)
 
+    # The mean of the sample.
     search = search_mean(backend, _SAMPLE_TOLERANCE, _PASSES)
-    x = run_search(search, lambda request: pass_over(request.x, X))[0]
+    x, _, _ = run_search(search, lambda request: pass_over(request.x, X))
     if M.dim > _LARGEST_DENSE_DIM or M.curvature_bounds == (0.0, 0.0):
-        return Start(x, 1.0)
+        return Start(x)
 
-    # The Hessian by differences: minus the change of the mean logarithm per unit step.
+    # The Hessian there by differences: column j is minus the change of the mean
+    # logarithm per unit step along axis j.
     n_used = max(_LEAST_HESSIAN_RECORDS, _HESSIAN_NUMBERS // (M.dim * X[0].size))
     used_records = X[:n_used]
     mean_logs_after_step = []
@@ -411,7 +438,9 @@ def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
     decrease = pass_over(x, used_records).mean_log - np.stack(mean_logs_after_step)
     hessian = decrease.T / _DIFFERENCE_STEP
     try:
-        inverse = np.linalg.inv(hessian)
+        inverse_hessian = np.linalg.inv(hessian)
     except np.linalg.LinAlgError:
-        return Start(x, 1.0)
-    return Start(x, inverse) if np.all(np.isfinite(inverse)) else Start(x, 1.0)
+        return Start(x)
+    if not np.all(np.isfinite(inverse_hessian)):
+        return Start(x)
+    return Start(x, inverse_hessian)

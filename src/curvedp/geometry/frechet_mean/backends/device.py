@@ -1,6 +1,6 @@
-"""The Fréchet mean of an array where it lies, on any device and in any array library.
-
-Passes are those of `chunks`: what comes back to the host are sums of dim + 1 numbers.
+"""The Fréchet mean of an array where it lies, on any device and in any array library. A
+device is, for example, an accelerator. Each pass over the records returns only sums of
+dim + 1 numbers to the host, those of `chunks`.
 """
 
 from collections.abc import Callable
@@ -41,17 +41,18 @@ from curvedp.numerics.spd3 import (
     whitened_logs,
 )
 
-# Records in a block: in general; where the library's own `eigh`, which needs much
-# memory, is called; and of 3×3 matrices, for which a pass is one fused kernel.
+# How many records the device works on together: in general, if the `eigh` of the array
+# library is called (which needs much memory), and for 3×3 matrices, for which a pass is
+# one fused kernel.
 _BLOCK = 1 << 20
 _EIGH_BLOCK = 1 << 15
 _TENSOR_BLOCK = 1 << 24
 
-# 3×3 matrices that the start is computed from.
+# How many 3×3 matrices the start is computed from.
 _START_SAMPLE = 1 << 9
 
 Pass = Callable[[np.ndarray], Array]
-"""Maps an iterate to exact sums over a block of records, on the device."""
+"""A function that maps a point to exact sums over a block of records, on the device."""
 
 
 def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
@@ -78,6 +79,9 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
         xp = namespace(X)
         X = detach(X)
         n = X.shape[0]
+
+        # The records stay on the device, in blocks, each with the function that makes
+        # passes over it.
         passes: list[Pass] = []
         if _has_accurate_tensor_kernels(ball):
             start = _start_from_tensors(ball, X)
@@ -85,14 +89,14 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
                 doubles = xp.astype(block, xp.float64, copy=False)
                 passes.extend(_tensor_passes(ball, doubles))
         else:
-            start = Start(ball.center, 1.0)
+            start = Start(ball.center)
             for block in _split_records(X, _records_per_block(ball.manifold)):
                 doubles = xp.astype(block, xp.float64, copy=False)
                 passes.append(_generic_pass(ball, doubles))
 
         def sums(x: np.ndarray) -> np.ndarray:
             """Make a pass over all blocks at x, and return the sums on the host."""
-            # The device is asked for all of a pass before the host waits for any of it.
+            # All blocks are started before the host waits for the result of any.
             return to_host(reduce(add, [make_pass(x) for make_pass in passes]))
 
         return streamed_mean(ball, n, sums, start)
@@ -142,8 +146,9 @@ def _split_records(X: Array, block_size: int) -> list[Array]:
 def mean_of_device_array(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
     """Compute the mean of records on their device, or on the host where that is safer.
 
-    The host computes it, from a copy, where the device's kernels are not accurate
-    enough (`is_accurate`), and for a user's manifold whose kernels JAX cannot trace.
+    The host computes it from a copy if the kernels of the device are not accurate
+    enough (`device_kernels_are_accurate`), and for a user's manifold whose kernels JAX
+    cannot trace.
 
     Parameters
     ----------
@@ -159,10 +164,10 @@ def mean_of_device_array(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]
     mean_square : float
         The mean squared distance of the records to it.
     """
-    if is_accurate(ball, X):
+    if device_kernels_are_accurate(ball, X):
         try:
             return device_mean(ball, X)
-        except TypeError:  # raised on tracing, before anything is computed
+        except TypeError:  # JAX cannot trace a kernel; nothing was computed yet
             pass
     return mean_of_array(ball, np.asarray(to_host(X), dtype=np.float64))
 
@@ -175,7 +180,7 @@ def carry_on_device(M: Manifold, center: np.ndarray, X: Array) -> Array:
     Parameters
     ----------
     M : Manifold
-        Where the points are.
+        The manifold of the points.
     center : array of shape point_shape
         The center of the public ball (NumPy).
     X : array of shape (n, *point_shape)
@@ -191,14 +196,16 @@ def carry_on_device(M: Manifold, center: np.ndarray, X: Array) -> Array:
         return carry_records(M, center, xp.astype(X, xp.float64))
 
 
-def is_accurate(ball: PublicBall, X: Array) -> bool:
+def device_kernels_are_accurate(ball: PublicBall, X: Array) -> bool:
     """Return whether the device's kernels have at most twice the allowed error.
 
-    Only JAX's logarithms of SPD matrices with more than 3 rows may have more. They are
-    computed in plain doubles, without the pairs of doubles that NumPy's have
-    (`spd_pencil`): the error is a few units of round-off times cond(p)·cond(A), where p
-    is the point, A the whitened record and cond the condition number. In a ball of
-    radius r that product is at most e^{3√2·r}.
+    The answer is True except for SPD matrices with more than 3 rows in JAX. Their
+    logarithms are computed in plain doubles, without the pairs of doubles that are used
+    with NumPy (`spd_pencil`). The error is a few units of round-off times
+    cond(p)·cond(A), where p is the point, A the whitened record and cond the condition
+    number. In a ball of radius r that product is at most e^{3√2·r}. With m rows, the
+    error is below 4·m·u·e^{3√2·r}, where u is the unit round-off. It is allowed up to
+    r·1e-12 (`KERNEL_ERROR`).
 
     Parameters
     ----------
@@ -212,11 +219,16 @@ def is_accurate(ball: PublicBall, X: Array) -> bool:
     bool
         Whether the mean may be computed on the device.
     """
-    M, _, r = ball
-    if not (isinstance(M, SPDAffineInvariant) and M.m > 3 and is_jax_array(X)):
+    M = ball.manifold
+    radius = ball.radius
+    if not isinstance(M, SPDAffineInvariant) or M.m <= 3 or not is_jax_array(X):
         return True
-    log_relative_error = log(4 * M.m * 2.0**-52 / (r * KERNEL_ERROR))
-    return log_relative_error + 3 * sqrt(2) * r <= 0
+
+    # The logarithm of the quotient of error and allowed error, for which e^{3√2·r} is
+    # not computed: it may overflow.
+    log_round_off = log(4 * M.m * 2.0**-52 / (radius * KERNEL_ERROR))
+    log_condition = 3 * sqrt(2) * radius
+    return log_round_off + log_condition <= 0
 
 
 def _generic_pass(ball: PublicBall, X: Array) -> Pass:
@@ -247,10 +259,11 @@ def _generic_pass(ball: PublicBall, X: Array) -> Pass:
 def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:
     """Return whether the closed formulas for 3×3 matrices are accurate in the ball.
 
-    They are where cond(p)·cond(A) is at most `DOUBTFUL` (`numerics.spd3`) for every
-    point p and every record A whitened by it, cond the condition number and r the
-    radius of the ball. Log-eigenvalues of a matrix at distance d from I span at
-    most √2·d, and so cond(p) ≤ e^{√2·r}·cond(center) and cond(A) ≤ e^{√2·2r}.
+    The formulas are accurate if cond(p)·cond(A) is at most `DOUBTFUL` (`numerics.spd3`)
+    for every point p of the ball and every record A, whitened by p. Here cond is the
+    condition number. Let r be the radius of the ball. The log-eigenvalues of a matrix at
+    distance d from I differ by at most √2·d, so that cond(p) ≤ e^{√2·r}·cond(center)
+    and cond(A) ≤ e^{√2·2r}.
 
     Parameters
     ----------
@@ -267,14 +280,14 @@ def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:
     largest_condition = (
         exp(3 * sqrt(2) * ball.radius) * Factor.of(ball.center).condition
     )
-    return largest_condition <= 0.99 * DOUBTFUL  # one percent for round-off
+    return largest_condition <= 0.99 * DOUBTFUL  # one percent of room for round-off
 
 
 def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
     """Return functions that make passes over a block of 3×3 matrices.
 
-    One is over the matrices that are surely inside the ball, and another, if there are
-    others, over those after the host has clipped them.
+    The first function is for the matrices that are surely inside the ball. If there are
+    other matrices, the host clips them, and a second function is for the results.
 
     Parameters
     ----------
@@ -288,13 +301,15 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
     list of callables
         Each maps an iterate to sums (`chunks.tensor_sums`), on the device.
     """
+    # Kernels, compiled if the library is JAX.
     xp = namespace(X)
-    center = Factor.of(ball.center)
     find_inside = _find_inside
     sum_kernel = _sum_tensors
     if is_jax_namespace(xp):
         find_inside = jitted(_find_inside)
         sum_kernel = jitted(_sum_tensors)
+
+    center = Factor.of(ball.center)
     center_inverse = _as_argument(X, np.asarray(center.inverse))
     is_inside = find_inside(center_inverse, center.condition, ball.radius, X)
 
@@ -306,7 +321,7 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
         block : array of shape (n, 3, 3)
             Matrices.
         is_summed : array of bool, shape (n,)
-            Which of them enter the sums.
+            True for the matrices that enter the sums.
 
         Returns
         -------
@@ -333,11 +348,10 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
 def _start_from_tensors(ball: PublicBall, X: Array) -> Start:
     """Return a start for the search for a mean of 3×3 positive definite matrices.
 
-    The search passes over all records several times. So that few passes are enough, the
-    mean of the first few hundred records is computed beforehand on the host, together
-    with the inverse Hessian of their cost ½·mean d² there. The search takes its Newton
-    steps with that matrix. A bad start costs passes but does not change the mean that
-    is found.
+    The mean of the first few hundred records is computed on the host, together with the
+    inverse Hessian of their cost ½·mean d² there, with which the search takes its
+    Newton steps. So the search needs few passes over all records. A bad start would
+    need more passes, but would not change the mean.
 
     Parameters
     ----------
@@ -356,21 +370,21 @@ def _start_from_tensors(ball: PublicBall, X: Array) -> Start:
     mean = frechet_mean(ball.manifold, sample)
 
     # Whitening, X ↦ L⁻¹XL⁻ᵀ with mean = LLᵀ, moves the mean to the identity. There the
-    # Hessian is a function of the eigensystems of the records.
+    # Hessian is a function of the eigenvalues and eigenvectors of the records.
     inverse_factor = np.linalg.inv(np.linalg.cholesky(mean))
     weights = np.full(len(sample), 1 / len(sample))
     whitened = inverse_factor @ sample @ inverse_factor.T
     eigensystems = WhitenedEigen(*eigh(whitened), weights)
     inverse_hessian = SPDNewton([eigensystems]).inverse  # 9×9, on all entries
 
-    # A symmetric 3×3 matrix has six coordinates. Each row is the matrix, with its nine
-    # entries, of which one coordinate is 1 and the others are 0.
+    # A symmetric 3×3 matrix has six coordinates. Row j of the basis contains the nine
+    # entries of the matrix whose coordinate j is 1, and whose others are 0.
     basis = unpack(np.eye(6), 3).reshape(6, 9)
     return Start(mean, basis @ inverse_hessian @ basis.T)
 
 
 def _find_inside(inverse: Array, condition: float, radius: float, X: Array) -> Array:
-    """Return which 3×3 matrices are surely inside a ball; a kernel that JAX compiles.
+    """Return which 3×3 matrices are surely inside a ball, in code that JAX can compile.
 
     Parameters
     ----------
@@ -392,7 +406,7 @@ def _find_inside(inverse: Array, condition: float, radius: float, X: Array) -> A
 
 
 def _sum_tensors(grid: FixedPoint, inverse: Array, X: Array, is_summed: Array) -> Array:
-    """Sum logarithms over some 3×3 matrices; a kernel that JAX compiles.
+    """Sum logarithms over some 3×3 matrices, in code that JAX can compile.
 
     Parameters
     ----------
@@ -403,23 +417,25 @@ def _sum_tensors(grid: FixedPoint, inverse: Array, X: Array, is_summed: Array) -
     X : array of shape (n, 3, 3)
         The matrices.
     is_summed : array of bool, shape (n,)
-        Which matrices enter the sums.
+        True for the matrices that enter the sums.
 
     Returns
     -------
     array of int64, shape (2, 7)
         The sums, in the form of `chunks.tensor_sums`.
     """
-    # Accuracy was checked for the whole ball, so the condition number is not needed.
-    logs = whitened_logs(Factor(inverse, 1.0), lower_entries(X)[0])
-    return tensor_sums(grid, logs, is_summed)
+    # The condition number of the factor is used to test accuracy, which was tested for
+    # the whole ball (`_has_accurate_tensor_kernels`). So it is set to 1.
+    factor = Factor(inverse, 1.0)
+    entries, _ = lower_entries(X)
+    return tensor_sums(grid, whitened_logs(factor, entries), is_summed)
 
 
 def _as_argument(X: Array, x: np.ndarray) -> Array:
     """Return a NumPy array as an argument for a kernel that also takes X.
 
-    What JAX compiles takes a NumPy array as it is: an array of its own would cost a
-    millisecond to make.
+    Code that JAX has compiled takes a NumPy array as it is. Converting it to an array
+    of JAX would take a millisecond, so this is not done.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Passes over NumPy records of any space, in memory."""
+"""Passes over NumPy records of any space, in memory, for the search for a Fréchet mean.
+A pass at a point x computes the mean of the logarithms log_x xᵢ of the records xᵢ, and
+the mean of their squared distances from x (`solver`).
+"""
 
 import math
 from collections.abc import Callable
@@ -7,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from curvedp.geometry.frechet_mean.backends.spd import subsample
+from curvedp.geometry.frechet_mean.backends.spd import evenly_spaced
 from curvedp.geometry.frechet_mean.solver import (
     SLOW_CONVERGENCE,
     MeanBackend,
@@ -20,22 +23,32 @@ from curvedp.geometry.spaces.product import Product
 from curvedp.geometry.spaces.pullback import PullbackManifold
 from curvedp.numerics.threads import blocks, in_threads
 
-_BLOCK_BYTES = 1 << 22  # of the records that are worked on together
-_LARGEST_DENSE_DIM = 256  # dimension up to which Newton's equations are formed
+# Size in bytes of the block of records that is worked on together.
+_BLOCK_BYTES = 1 << 22
 
-# Root mean squared distance from which on a start is useless. Coordinates of hyperbolic
-# space grow like e^d, and e^36 is 2^52: no digit is left. The origin is then tried too.
+# Largest dimension for which Newton's equations, a dim×dim matrix, are formed.
+_LARGEST_DENSE_DIM = 256
+
+# The number of records in the sample from which the Hessian is computed, if there are
+# more records. Such a sample gives the Hessian to about three percent.
+_HESSIAN_SAMPLE = 1024
+
+# A candidate for the start is useless if its root mean squared distance to the records
+# is larger than this. Coordinates of hyperbolic space grow like e^d with the distance d,
+# and e^36 is 2^52: no digit is left. The origin is then a candidate too.
 _FAR = 36.0
 
-# With more records than this, the start is the mean of a sample, to this residual.
-_MANY = 1 << 13
+# With more than `_LARGEST_WITHOUT_SAMPLE` records the search starts at the mean of a
+# sample of `_START_SAMPLE` records, computed to the residual `_SAMPLE_RESIDUAL`.
+_LARGEST_WITHOUT_SAMPLE = 1 << 13
+_START_SAMPLE = 1024
 _SAMPLE_RESIDUAL = 1e-4
 
-# Records nearer than this (in units of 1/√|κ|) have a Hessian of 1 to double precision.
+# At distances below this (in units of 1/√|κ|) the Hessian of a record is 1 in doubles.
 _SMALL_ANGLE = 1e-8
 
 LocalMean = Callable[[Manifold, np.ndarray, np.ndarray, float], np.ndarray]
-"""Maps (manifold, points, weights, tolerance) to their mean."""
+"""A function that maps (manifold, points, weights, tolerance) to the mean of the points."""
 
 
 class GenericBackend(MeanBackend):
@@ -44,16 +57,16 @@ class GenericBackend(MeanBackend):
     Parameters
     ----------
     M : Manifold
-        Where the points live.
+        The manifold of the points.
     X : array, shape (n, *point_shape)
         The points.
     weights : array, shape (n,)
         Weights that sum to 1.
     tolerance : float
-        Residual at which the search ends.
+        Length of the mean logarithm at which the search ends.
     local_mean : callable
-        Computes the mean of other points, which is used to find a start: maps
-        (manifold, points, weights, tolerance) to a point.
+        Maps (manifold, points, weights, tolerance) to the mean of these points. It
+        computes the first iterate, for example from a sample.
     """
 
     def __init__(
@@ -69,7 +82,7 @@ class GenericBackend(MeanBackend):
         Parameters
         ----------
         M : Manifold
-            Where the points live.
+            The manifold of the points.
         X : array of shape (n, *point_shape)
             The points (NumPy).
         weights : array of shape (n,)
@@ -77,8 +90,8 @@ class GenericBackend(MeanBackend):
         tolerance : float
             Length of the mean logarithm at which the search ends.
         local_mean : callable
-            Maps (manifold, points, weights, tolerance) to their mean; used to find a
-            start.
+            Maps (manifold, points, weights, tolerance) to the mean of these points. It
+            computes the first iterate.
         """
         self._M = M
         self._X = X
@@ -89,27 +102,30 @@ class GenericBackend(MeanBackend):
         self._blocks = blocks(len(X), max(1, _BLOCK_BYTES // (8 * numbers_per_record)))
 
     @cached_property
-    def start(self) -> np.ndarray:
+    def first_iterate(self) -> np.ndarray:
         """The point where the search starts, close to the mean.
 
-        On products and pulled-back spaces it is the mean, computed part by part; for
-        many records the mean of a sample; otherwise the best of a few guesses.
+        On products, and on spaces that are another space in other coordinates
+        (`PullbackManifold`), it is the mean itself, which is computed there in a
+        simpler way. On other spaces it is the mean of a sample if there are many
+        records, and the best of a few candidates if there are few.
         """
-        if isinstance(self._M, Product | PullbackManifold):
-            return self._local_mean(
-                self._M, self._X, self._weights, self._tolerance / 2
-            )
-        sample = subsample(len(self._X), 1) if len(self._X) > _MANY else None
-        if sample is not None:
-            weights = self._weights[sample] / self._weights[sample].sum()
-            return self._local_mean(self._M, self._X[sample], weights, _SAMPLE_RESIDUAL)
-        return self._best_guess()
+        M, X, weights = self._M, self._X, self._weights
+        if isinstance(M, Product | PullbackManifold):
+            return self._local_mean(M, X, weights, self._tolerance / 2)
+        if len(X) <= _LARGEST_WITHOUT_SAMPLE:
+            return self._best_candidate()
 
-    def _best_guess(self) -> np.ndarray:
-        """Return the best of a few guesses of the mean.
+        sample = evenly_spaced(len(X), _START_SAMPLE)
+        sample_weights = weights[sample] / weights[sample].sum()
+        return self._local_mean(M, X[sample], sample_weights, _SAMPLE_RESIDUAL)
 
-        The candidates are the first record, one gradient step from it, and the
-        projected arithmetic mean; where all are far from the records, also the origin.
+    def _best_candidate(self) -> np.ndarray:
+        """Return the best of a few candidates for the point where the search starts.
+
+        The candidates are the first record, the end of one gradient step from it, and
+        the projected arithmetic mean. If all of them are far from the records, the
+        origin is a candidate too.
 
         Returns
         -------
@@ -118,14 +134,16 @@ class GenericBackend(MeanBackend):
         """
         first_record = self._X[0]
         first_pass = self.make_pass(PassRequest(first_record, with_cost=True))
+
+        # Pairs of a candidate's mean squared distance to the records and the candidate.
         candidates = [(first_pass.mean_square, first_record)]
 
         arithmetic_mean = np.tensordot(self._weights, self._X, axes=1)
-        guesses = [
+        more_candidates = [
             self.move(first_record, first_pass.mean_log),
             np.asarray(self._M.project(arithmetic_mean)),
         ]
-        for x in guesses:
+        for x in more_candidates:
             if np.all(np.isfinite(x)):
                 result = self.make_pass(PassRequest(x, with_cost=True))
                 candidates.append((result.mean_square, x))
@@ -145,7 +163,7 @@ class GenericBackend(MeanBackend):
         Parameters
         ----------
         x : array of shape point_shape
-            Where the step begins.
+            The iterate from which the step is made.
         step : array of shape (dim,)
             A tangent vector at x, in coordinates.
 
@@ -159,31 +177,34 @@ class GenericBackend(MeanBackend):
     def newton(self, x: np.ndarray, convergence: float) -> NewtonStep | None:
         """Return Newton's method at x where curvature is constant.
 
-        On a space of constant curvature κ the Hessian of ½d² is 1 along the geodesic to
-        the record and h across it, h = s·cot s or s·coth s with s = √|κ|·d. The mean
-        over a sample of the records is used.
+        On a space of constant curvature κ the Hessian of ½d² for a record at distance d
+        is 1 along the geodesic to the record. Across it, it is s·cot s for κ > 0 and
+        s·coth s for κ < 0, with s = √|κ|·d. The Hessian is the mean of these over a
+        sample of the records.
 
         Parameters
         ----------
         x : array of shape point_shape
             The iterate.
         convergence : float
-            Fraction of the residual that the last step left; inf where there was none.
+            The fraction of the residual that the last step left. If there was no last
+            step it is inf.
 
         Returns
         -------
         callable or None
-            Maps the mean logarithm at x to a step. None if the last step converged
-            fast, if the space is flat or of variable curvature, or if its dimension is
-            too high.
+            A function that maps the mean logarithm at x to a step. None if the last
+            step converged fast, if the space is flat or of variable curvature, or if
+            its dimension is too high.
         """
         curvature = self._M.constant_curvature
         is_up_to_date = not convergence > SLOW_CONVERGENCE
         if is_up_to_date or not curvature or self._M.dim > _LARGEST_DENSE_DIM:
             return None
+
         X, weights = self._X, self._weights
-        sample = subsample(len(X), 1)
-        if sample is not None:
+        if len(X) > _HESSIAN_SAMPLE:
+            sample = evenly_spaced(len(X), _HESSIAN_SAMPLE)
             X = X[sample]
             weights = weights[sample] / weights[sample].sum()
         hessian = self._mean_hessian(
@@ -216,15 +237,19 @@ class GenericBackend(MeanBackend):
         """
         curvature = self._M.constant_curvature
         assert curvature is not None
+
+        # h for every record; it is 1 at distance 0.
         squares = np.sum(Z * Z, axis=-1)
         s = np.sqrt(abs(curvature) * squares)
         is_away = s > _SMALL_ANGLE
         nonzero_s = np.where(is_away, s, 1.0)
         tangent = np.tan(nonzero_s) if curvature > 0 else np.tanh(nonzero_s)
-        across = np.where(is_away, nonzero_s / tangent, 1.0)  # h
-        excess_along = weights * (1 - across) / np.where(squares > 0, squares, 1.0)
+        across = np.where(is_away, nonzero_s / tangent, 1.0)
+
+        # Σ w·h·I plus Σ w·(1 − h)/|z|²·zzᵀ, the second sum as one matrix product.
         identity_part = float(weights @ across) * np.eye(self._M.dim)
-        return np.asarray((Z * excess_along[:, None]).T @ Z + identity_part)
+        outer_weights = weights * (1 - across) / np.where(squares > 0, squares, 1.0)
+        return np.asarray((Z * outer_weights[:, None]).T @ Z + identity_part)
 
     def make_pass(self, request: PassRequest) -> PassResult:
         """Compute the mean logarithm and the mean squared distance at an iterate.
@@ -232,7 +257,7 @@ class GenericBackend(MeanBackend):
         Parameters
         ----------
         request : PassRequest
-            The iterate x. The cost is always computed, asked for or not.
+            The iterate x. The cost is always computed, whether it is asked for or not.
 
         Returns
         -------

@@ -1,12 +1,14 @@
 """The affine-invariant Fréchet mean of SPD matrices in memory, in few and cheap passes.
+The current point of the search is GGᵀ with a factor G, and a step S leads to the factor
+G·exp(S/2). A pass at G whitens every record Xᵢ, Aᵢ = G⁻¹XᵢG⁻ᵀ, and sums wᵢ·log Aᵢ with
+the weight wᵢ of the record.
 
-An iterate is a factor G of the point GGᵀ, and a step S leads to G·exp(S/2). A pass
-whitens every matrix, Aᵢ = G⁻¹XᵢG⁻ᵀ, and sums wᵢ·log Aᵢ, wᵢ the weight of the record.
-For 2×2 and 3×3 matrices the logarithm is a polynomial. For larger ones an accurate pass
-finds every spectrum by `eigh`. A series pass is faster: it uses the Chebyshev series of
-`_log_sum_by_series` on intervals that contain each spectrum, since moving from G to H
-shifts log-eigenvalues by at most twice the extreme values of log σ(H⁻¹G), σ the
-singular values (Ostrowski 1959). docs/theory/frechet-mean.md has the measurements.
+There are three kinds of passes. For 2×2 and 3×3 matrices the logarithm is a polynomial.
+For larger ones an accurate pass computes every spectrum by `eigh`. A series pass is
+faster: it uses the Chebyshev series of `_log_sum_by_series` on intervals that contain
+each spectrum. Such intervals are known, because moving from G to H shifts
+log-eigenvalues by at most twice the extreme values of log σ(H⁻¹G), σ the singular values
+(Ostrowski 1959). docs/theory/frechet-mean.md has the measurements.
 """
 
 import math
@@ -41,11 +43,11 @@ _SMALL_MATRICES_PER_BLOCK = 1 << 13
 FEW_NUMBERS = 1 << 12
 """Size of the data, in numbers, up to which fixed costs outweigh the arithmetic."""
 
-# Most numbers in the eigenvectors that an accurate pass stores (64 MiB).
+# An accurate pass stores eigenvectors with at most this many numbers (64 MiB).
 _STORED_NUMBERS = 1 << 23
 
-# Least ratio λ_min/λ_max of the eigenvalues of a matrix whose logarithm plain double
-# precision resolves, and the error of the logarithm at that ratio.
+# Plain double precision resolves the logarithm of a matrix whose eigenvalues have a
+# ratio λ_min/λ_max above the first number; the second bounds the error at that ratio.
 _LEAST_RATIO = 1e-5
 _PLAIN_ERROR = 1e-11
 
@@ -53,40 +55,43 @@ _PLAIN_ERROR = 1e-11
 # eigenvalue negative, and the Hessian need not be exact.
 _LEAST_HESSIAN_RATIO = 1e-16
 
-# Most rows of a matrix for which the Hessian, with rows², is inverted.
+# Up to this number m of rows the Hessian, an m²×m² matrix, is inverted.
 _LARGEST_INVERTED = 3
 
-# Numbers of records that give the Hessian to about one percent: for 3×3 matrices and
-# smaller, for up to 32 rows, and for larger matrices (whose Hessians vary less).
+# Numbers of records that give the Hessian to about one percent. `_SAMPLE_SMALL` is for
+# matrices of up to 3 rows, `_SAMPLE_MEDIUM` for up to `_MEDIUM_ROWS` rows, and
+# `_SAMPLE_LARGE` for larger matrices, whose Hessians vary less.
 _SAMPLE_SMALL = 1024
 _SAMPLE_MEDIUM = 256
 _MEDIUM_ROWS = 32
 _SAMPLE_LARGE = 128
 
-# Cap on the rounds of conjugate gradients. They need a few, and the search checks the
-# step that they give.
+# Cap on the rounds of conjugate gradients. They need only a few, and the search does not
+# accept a step that does not help.
 _CG_ROUNDS = 1000
 
-# Squared fraction of the residual at which conjugate gradients end: for a solution that
-# is then refined, and for one that is not.
+# Conjugate gradients end when the squared residual is at most this fraction of the first
+# one. The first constant is for a solution that is refined afterwards, the second for
+# one that is not.
 _CG_SQUARE_BEFORE_REFINEMENT = 1e-6
 _CG_SQUARE = 1e-8
 
-# Refinements of a Newton step with the Hessian of all records, each worth two digits.
+# How often a Newton step is refined with the Hessian of all records. Each refinement
+# gains about two digits.
 _REFINEMENTS = 2
 
-# Series of more terms cost more than `eigh`: 160 terms at m = 11, 100 at 50, 50 at 100.
+# Series of more terms cost more time than `eigh`. The measured limits are 160 terms for
+# m = 11 rows, 100 for 50 and 50 for 100.
 _MOST_TERMS = 160
 _MOST_TERMS_TIMES_ROWS = 5000
-
-# The degree of a series that does not converge: above every cap.
-_NO_DEGREE = 10**9
 
 # ---- Newton's method -----------------------------------------------------------------
 
 
 class WhitenedEigen(NamedTuple):
     """Eigensystems of n whitened m×m matrices G⁻¹XG⁻ᵀ, and the weights of the records X.
+
+    GGᵀ is the point at which the matrices were whitened.
 
     Attributes
     ----------
@@ -103,44 +108,81 @@ class WhitenedEigen(NamedTuple):
     weights: Matrix
 
 
-def subsample(n: int, m: int) -> Matrix | None:
-    """Choose evenly spaced records that suffice for the Hessian of the cost.
+class WeightedSums(NamedTuple):
+    """Weighted sums over some of the records: what they contribute to a pass.
+
+    The weights of all records sum to 1, so that the sums over all records are means.
+
+    Attributes
+    ----------
+    log_sum : array of shape (m, m)
+        Σ w·log A over the whitened records A with weights w.
+    square_sum : float
+        Σ w·‖log A‖², or NaN if it was not computed.
+    error : float
+        A bound on the error of `log_sum`.
+    """
+
+    log_sum: Matrix
+    square_sum: float
+    error: float = 0.0
+
+
+def evenly_spaced(n: int, sample_size: int) -> Matrix:
+    """Return the indices of `sample_size` evenly spaced records out of n.
+
+    Samples serve to find a start or a Hessian. They are not random, so that the same
+    records give the same mean.
 
     Parameters
     ----------
     n : int
-        The number of records.
+        The number of records, more than `sample_size`.
+    sample_size : int
+        The number of records in the sample.
+
+    Returns
+    -------
+    array of int, shape (sample_size,)
+        Increasing indices, from 0 to n − 1.
+    """
+    return np.linspace(0, n - 1, sample_size).astype(np.int64)
+
+
+def _hessian_sample_size(m: int) -> int:
+    """Return how many m×m records suffice to compute the Hessian of the cost.
+
+    Parameters
+    ----------
     m : int
         The number of rows of each matrix.
 
     Returns
     -------
-    array of int, or None
-        The indices of the chosen records; None where all n are to be used.
+    int
+        The number of records that give the Hessian to about one percent.
     """
     if m <= _LARGEST_INVERTED:
-        sample_size = _SAMPLE_SMALL
-    elif m <= _MEDIUM_ROWS:
-        sample_size = _SAMPLE_MEDIUM
-    else:
-        sample_size = _SAMPLE_LARGE
-    if n <= sample_size:
-        return None
-    return np.linspace(0, n - 1, sample_size).astype(np.int64)
+        return _SAMPLE_SMALL
+    if m <= _MEDIUM_ROWS:
+        return _SAMPLE_MEDIUM
+    return _SAMPLE_LARGE
 
 
 class SPDNewton:
     """Newton's method: the map from a mean logarithm E to the step H⁻¹E.
 
-    The iterate is whitened, so it is the identity I, and every record is a matrix
-    A = U·diag(λ)·Uᵀ. H is the Hessian of the cost ½·mean d² at I, the mean over the
-    records of E ↦ U(K ⊙ UᵀEU)Uᵀ with K_rs = (s/2)·coth(s/2), s = log λ_r − log λ_s.
+    The point of the search is whitened, so that it is the identity I, and every record
+    becomes a matrix A = U·diag(λ)·Uᵀ. H is the Hessian of the cost ½·mean d² at I, which
+    is the mean over the records of the maps E ↦ U(K ⊙ UᵀEU)Uᵀ. Here K_rs is
+    (s/2)·coth(s/2) at s = log λ_r − log λ_s, and ⊙ multiplies entry by entry.
 
     H is at least 1 and varies little from record to record, so a few hundred records
-    give it to a percent. For small matrices (`_LARGEST_INVERTED`) that H is inverted.
-    For larger ones Hx = E is solved by conjugate gradients with the few, and the
-    solution is then refined with the Hessian of all records. The refinement costs a
-    tenth of a pass and gains three to six digits in each Newton step.
+    give it to about one percent. For small matrices (`_LARGEST_INVERTED`) the Hessian
+    of such a sample is inverted. For larger ones Hx = E is solved by conjugate
+    gradients with the Hessian of the sample, and the solution is then refined with that
+    of all records. The refinement costs a tenth of a pass and gains three to six digits
+    in each Newton step.
 
     Parameters
     ----------
@@ -156,16 +198,20 @@ class SPDNewton:
         eigen_blocks : sequence of WhitenedEigen
             Eigenvalues, eigenvectors and weights of the whitened records, in blocks.
         """
+        # Join the blocks.
         self._total_weight = sum(float(block.weights.sum()) for block in eigen_blocks)
         combined = eigen_blocks[0]
         if len(eigen_blocks) > 1:
             arrays = zip(*eigen_blocks, strict=True)
             combined = WhitenedEigen(*(np.concatenate(pieces) for pieces in arrays))
 
+        # The Hessian of a sample, or of all records if they are few.
         n, m = combined.eigenvalues.shape
+        sample_size = _hessian_sample_size(m)
+        is_sampled = n > sample_size
         sample = combined
-        rows = subsample(n, m)
-        if rows is not None:
+        if is_sampled:
+            rows = evenly_spaced(n, sample_size)
             weights = combined.weights[rows]
             sample = WhitenedEigen(
                 combined.eigenvalues[rows],
@@ -173,12 +219,13 @@ class SPDNewton:
                 weights / weights.sum(),
             )
         self._sample_hessian = _Hessian(sample)
+
+        # The inverse for small matrices (None for others), and the Hessian of all
+        # records, block by block, where steps are refined (empty elsewhere).
         self.inverse = None
         if m <= _LARGEST_INVERTED:
             self.inverse = np.linalg.inv(self._sample_hessian.matrix())
-
         self._full_hessian: list[_Hessian] = []
-        is_sampled = len(sample.eigenvalues) < n
         if self.inverse is None and is_sampled:
             self._full_hessian = [_Hessian(block) for block in eigen_blocks]
 
@@ -186,9 +233,9 @@ class SPDNewton:
         """Return the Newton step H⁻¹E, with H the Hessian of the cost ½·mean d².
 
         E is the symmetric part of the mean logarithm. The step is symmetric to the last
-        bit, like the values of H. Otherwise the residual would keep a skew part that
-        never falls; where the mean logarithm is all round-off (the start was the mean
-        already) the conjugate gradients would then diverge.
+        bit, like the values of H, and must stay so: otherwise the residual would keep a
+        skew part that never decreases, and if the mean logarithm is only round-off (the
+        start was the mean already) the conjugate gradients would diverge.
 
         Parameters
         ----------
@@ -205,9 +252,11 @@ class SPDNewton:
         if self.inverse is not None:
             entries = self.inverse @ right_side.ravel()
             return sym(entries.reshape(right_side.shape))
+
         step = self._conjugate_gradients(right_side)
         if self._full_hessian:
             for _ in range(_REFINEMENTS):
+                # Correct the step for the residual E − Hx with the H of all records.
                 products = in_threads(methodcaller("times", step), self._full_hessian)
                 product = np.sum(products, axis=0) / self._total_weight
                 step = step + self._conjugate_gradients(right_side - product)
@@ -259,8 +308,8 @@ class SPDNewton:
 class _Hessian:
     """The Hessian E ↦ Σ w·U(K ⊙ UᵀEU)Uᵀ of the cost, summed over some records.
 
-    Every record is a whitened matrix with eigenvectors U, log-eigenvalues l, weight w
-    and K_rs = (s/2)·coth(s/2) at s = l_r − l_s.
+    Every record is a whitened matrix with weight w, eigenvectors U and log-eigenvalues
+    l. K_rs is (s/2)·coth(s/2) at s = l_r − l_s, and ⊙ multiplies entry by entry.
     """
 
     def __init__(self, eigen: WhitenedEigen) -> None:
@@ -276,6 +325,8 @@ class _Hessian:
         """
         largest = eigen.eigenvalues[:, -1:]
         logs = np.log(np.maximum(eigen.eigenvalues, _LEAST_HESSIAN_RATIO * largest))
+
+        # K = (s/2)/tanh(s/2) for every record and every pair (r, s); it is 1 at s = 0.
         half_gap = 0.5 * (logs[:, :, None] - logs[:, None, :])  # s/2
         is_zero = half_gap == 0
         tanh = np.tanh(np.where(is_zero, 1.0, half_gap))
@@ -288,7 +339,8 @@ class _Hessian:
     def times(self, E: Matrix) -> Matrix:
         """Return the product Σ w·U(K ⊙ UᵀEU)Uᵀ of this Hessian with a matrix E.
 
-        Products of all records with E are made at once, as one tall matrix product.
+        Products of all records with E are made at once, as one tall matrix product. The
+        matrices w·K were computed before (`_weighted_K`).
 
         Parameters
         ----------
@@ -310,30 +362,33 @@ class _Hessian:
     def matrix(self) -> Matrix:
         """Return this Hessian as a matrix that acts on the entries of E, row by row.
 
-        It is the sum over the records of (U⊗U)·diag(w·K)·(U⊗U)ᵀ, as one matrix product,
-        where U holds the eigenvectors of a record, w is its weight and K_rs is
-        (s/2)·coth(s/2) at the difference s of its log-eigenvalues.
+        The matrix is the sum over the records of (U⊗U)·diag(w·K)·(U⊗U)ᵀ, computed as
+        one matrix product. The columns of U are the eigenvectors of a record, w is its
+        weight, and K_rs is (s/2)·coth(s/2) at the difference s = l_r − l_s of its
+        log-eigenvalues.
 
         Returns
         -------
         array of shape (m², m²)
             The matrix.
         """
+        # With the records on the last axis, shape (m, m, n).
         U = np.ascontiguousarray(self._U.transpose(1, 2, 0))
         weighted_K = np.ascontiguousarray(self._weighted_K.transpose(1, 2, 0))
-        # Entry ((i, j), (r, s, record)) is U_ir·U_js.
+
+        # U⊗U of all records side by side: entry ((i, j), (r, s, record)) is U_ir·U_js.
         kronecker = (U[:, None, :, None] * U[None, :, None, :]).reshape(len(U) ** 2, -1)
         return np.asarray((kronecker * weighted_K.reshape(1, -1)) @ kronecker.T)
 
 
 # ---- passes --------------------------------------------------------------------------
 
-# Convergence rate of Newton's method that is assumed before one was observed, and the
-# least square of a rate that the next pass relies on.
+# The convergence rate of Newton's method that is assumed before one was observed, and
+# the smallest square of a rate that the accuracy of the next pass is derived from.
 _DEFAULT_RATE = 1e-3
 _LEAST_SQUARED_RATE = 1e-6
 
-# A pass may add this fraction of the residual that is expected after it.
+# The error of a pass may be this fraction of the residual that is expected after it.
 _TOLERABLE_FRACTION = 1e-2
 
 # No pass is asked for more accuracy than this: it is a few units of round-off.
@@ -344,16 +399,19 @@ _ROUNDOFF = 1e-15
 class SeriesTolerance:
     """How accurate the next pass by series must be.
 
-    Newton's method squares the convergence rate, so from residual r at rate q the next
-    residual is about r·q². A hundredth of it will do, and never less than a tenth of
-    the search's goal.
+    Newton's method squares the convergence rate: after a step that reduced the residual
+    by the factor q to r, the next residual is about r·q². An error of a hundredth of
+    that is small enough for the next pass. It need not be less than a tenth of the
+    residual at which the search ends.
 
     Parameters
     ----------
     goal : float
         Residual at which the search ends.
-    residual, rate : float
-        The last residual, and the fraction of the one before that it was.
+    residual : float
+        The last residual.
+    rate : float
+        The last residual divided by the one before it.
     """
 
     goal: float
@@ -402,7 +460,7 @@ class SPDBackend(MeanBackend):
     weights : array, shape (n,)
         Weights that sum to 1.
     tolerance : float
-        Residual at which the search ends.
+        Length of the mean logarithm at which the search ends.
     """
 
     def __init__(self, X: Matrix, weights: Matrix, tolerance: float = 1e-9) -> None:
@@ -430,36 +488,43 @@ class SPDBackend(MeanBackend):
         self._blocks = blocks(n, matrices_per_block)
         self._packed = _pack_rows(X) if has_closed_form else None
 
-        # What the last accurate pass found: the factor G at which it was made, the unit
-        # of round-off there, the least and largest log-eigenvalue of each matrix, the
-        # eigenvalues and eigenvectors of some blocks, and the indices of the records in
-        # groups of about the same span of log-eigenvalues, from narrow to wide.
+        # Results of the last accurate pass, which later passes and Hessians use.
+        # The factor G at which it was made:
         self._accurate_factor: Matrix = None
+        # A bound on the error of a logarithm of a whitened matrix near the identity:
         self._roundoff_unit = np.inf
+        # The least and the largest log-eigenvalue of each matrix, for passes by series:
         self._log_ends: Matrix = None if m <= 3 else np.empty((n, 2))
+        # The eigensystems of some blocks, by the number of the block's first record:
         self._eigen: dict[int, WhitenedEigen] = {}
+        # The indices of the records in groups of about the same span of
+        # log-eigenvalues, from narrow to wide:
         self._groups: list[Matrix] = []
 
-        # Eigen-systems of every k-th block are stored, so that they fit into memory.
+        # Eigensystems of every k-th block are stored, so that they fit into memory.
         stride = math.ceil(X.size / _STORED_NUMBERS)
         self._stored_blocks = {block.start for block in self._blocks[::stride]}
 
     @cached_property
-    def start(self) -> Matrix:
+    def first_iterate(self) -> Matrix:
         """A factor of the point where the search starts, close to the mean.
 
         The point is the geometric mean of the arithmetic mean LLᵀ and the harmonic
-        mean. It is the arithmetic mean where the harmonic mean is lost to round-off,
-        and NaN where even the arithmetic mean is not positive definite.
+        mean. If round-off makes the harmonic mean useless, it is the arithmetic mean,
+        and if even that is not positive definite, it is NaN.
         """
-        sums = in_threads(self._sum_with_inverses, self._blocks)
-        arithmetic = sym(np.sum([block_sums[0] for block_sums in sums], axis=0))
-        mean_inverse = sym(np.sum([block_sums[1] for block_sums in sums], axis=0))
+        block_sums = in_threads(self._sum_with_inverses, self._blocks)
+        record_sums, inverse_sums = zip(*block_sums, strict=True)
+        arithmetic = sym(np.sum(record_sums, axis=0))
+        mean_inverse = sym(np.sum(inverse_sums, axis=0))
         try:
             L = np.linalg.cholesky(arithmetic)
         except np.linalg.LinAlgError:
             return np.full_like(arithmetic, np.nan)
-        whitened = sym(L.T @ mean_inverse @ L)  # the whitened harmonic mean, inverted
+
+        # The inverse of the harmonic mean, in the coordinates in which the arithmetic
+        # mean is the identity.
+        whitened = sym(L.T @ mean_inverse @ L)
         if not np.all(np.isfinite(whitened)):
             return L
         eigenvalues, U = np.linalg.eigh(whitened)
@@ -497,8 +562,8 @@ class SPDBackend(MeanBackend):
         G : array, shape (m, m)
             The factor of the iterate GGᵀ.
         convergence : float
-            Fraction of the residual that the last step left. A new one is computed only
-            above `SLOW_CONVERGENCE`.
+            The fraction of the residual that the last step left. Newton's method is
+            kept unless this is above `SLOW_CONVERGENCE`.
 
         Returns
         -------
@@ -515,10 +580,11 @@ class SPDBackend(MeanBackend):
             ]
             return SPDNewton(stored)
 
-        # The eigensystems at G are not at hand: compute those of a sample.
+        # The eigensystems at G are not stored: compute those of a sample.
         X, weights = self._X, self._weights
-        rows = subsample(len(X), len(G))
-        if rows is not None:
+        sample_size = _hessian_sample_size(len(G))
+        if len(X) > sample_size:
+            rows = evenly_spaced(len(X), sample_size)
             X, weights = X[rows], weights[rows]
         eigenvalues, vectors = eigh(_whiten(np.linalg.inv(G), X))
         return SPDNewton([WhitenedEigen(eigenvalues, vectors, weights / weights.sum())])
@@ -527,8 +593,8 @@ class SPDBackend(MeanBackend):
         """Make a pass over the records: an accurate one, or a faster one by series.
 
         The accurate pass computes the spectrum of every matrix. It is made if the cost
-        is asked for, for 2×2 and 3×3 matrices, and the first time. The series is good
-        to a hundredth of the residual that is expected.
+        is asked for, for 2×2 and 3×3 matrices, and the first time. The error of a pass
+        by series is about a hundredth of the expected residual (`SeriesTolerance`).
 
         Parameters
         ----------
@@ -545,7 +611,7 @@ class SPDBackend(MeanBackend):
         if not np.all(np.isfinite(G)):
             return PassResult(G, np.nan)
         error = self._tolerance.next_error()
-        has_intervals = bool(self._groups)  # which contain the spectra
+        has_intervals = bool(self._groups)  # intervals that contain the spectra
         if request.with_cost or not has_intervals:
             result = self.accurate_pass(G)
         else:
@@ -565,9 +631,9 @@ class SPDBackend(MeanBackend):
     def accurate_pass(self, G: Matrix) -> PassResult:
         """Make a pass that computes the spectrum of every whitened matrix.
 
-        It stores what later passes by series and Hessians need: the factor G, the least
-        and largest log-eigenvalue of every matrix, the eigenvectors of some, and groups
-        of records whose log-eigenvalues have similar spans.
+        It also stores what later passes by series and Hessians need: the factor G, the
+        least and the largest log-eigenvalue of every matrix, the eigenvectors of some
+        matrices, and groups of records whose log-eigenvalues have similar spans.
 
         Parameters
         ----------
@@ -582,19 +648,20 @@ class SPDBackend(MeanBackend):
         inverse = np.linalg.inv(G)
         self._accurate_factor = G
         if self._tolerance.least < _PLAIN_ERROR:
-            # The general bound is not enough. Use the error of a whitened matrix near
-            # the identity: 16·m units of round-off times the condition number of GGᵀ.
+            # The general bound is too large. The logarithm of a whitened matrix near
+            # the identity has a smaller error: 16·m units of round-off times the
+            # condition number of GGᵀ.
             condition = float(np.linalg.cond(G)) ** 2
             self._roundoff_unit = 16 * len(G) * 2.0**-53 * condition
 
         if self._packed is not None:
             return self._accurate_pass_in_closed_form(G, inverse, self._packed)
 
-        def pass_over(block: slice) -> PassResult:
-            """Make the accurate pass over one block, and store its eigensystems."""
-            return self._pass_by_eigh(G, inverse, block)
+        def sums_over(block: slice) -> WeightedSums:
+            """Return the sums over one block, and store its eigensystems."""
+            return self._sums_by_eigh(G, inverse, block)
 
-        result = _sum_over_blocks(pass_over, self._blocks)
+        result = _add_blocks(sums_over, self._blocks)
         if self._log_ends is not None:
             spans = self._log_ends[:, 1] - self._log_ends[:, 0]
             order = np.argsort(spans)
@@ -625,9 +692,9 @@ class SPDBackend(MeanBackend):
         whitened_basis = inverse @ basis_matrices @ inverse.T
         whitening = pack(whitened_basis).T
 
-        def pass_over(block: slice) -> PassResult:
-            """Make the pass over one block, whitened in packed coordinates."""
-            return _pass_in_closed_form(
+        def sums_over(block: slice) -> WeightedSums:
+            """Return the sums over one block, whitened in packed coordinates."""
+            return _sums_in_closed_form(
                 self._roundoff_unit,
                 G,
                 whitening @ packed[:, block],
@@ -635,13 +702,13 @@ class SPDBackend(MeanBackend):
                 self._weights[block],
             )
 
-        return _sum_over_blocks(pass_over, self._blocks)
+        return _add_blocks(sums_over, self._blocks)
 
-    def _pass_by_eigh(self, G: Matrix, inverse: Matrix, block: slice) -> PassResult:
-        """Make an accurate pass over one block of records with LAPACK's eigensolver.
+    def _sums_by_eigh(self, G: Matrix, inverse: Matrix, block: slice) -> WeightedSums:
+        """Sum logarithms accurately over one block of records, with LAPACK's eigensolver.
 
-        It stores the least and largest log-eigenvalue of each matrix and, for some
-        blocks, the eigenvalues and eigenvectors.
+        The least and the largest log-eigenvalue of each matrix are stored, and for some
+        blocks also the eigenvalues and eigenvectors.
 
         Parameters
         ----------
@@ -652,33 +719,34 @@ class SPDBackend(MeanBackend):
 
         Returns
         -------
-        PassResult
-            The weighted sums of the logarithms and of the squared distances over the
-            block.
+        WeightedSums
+            The sums of the logarithms and of the squared distances over the block.
         """
         eigenvalues, U = np.linalg.eigh(_whiten(inverse, self._X[block]))
         if block.start in self._stored_blocks:
             self._eigen[block.start] = WhitenedEigen(
                 eigenvalues, U, self._weights[block]
             )
-        logs, is_resolved, result = _pass_by_spectrum(
+        logs, is_resolved, sums = _sums_by_spectrum(
             self._roundoff_unit, G, eigenvalues, U, self._X[block], self._weights[block]
         )
+
+        # A matrix that is not resolved gets an infinite interval: no series for it.
         if self._log_ends is not None:
             least_and_largest = logs[:, [0, -1]]
             self._log_ends[block] = np.where(
                 is_resolved[:, None], least_and_largest, [-np.inf, np.inf]
             )
-        return result
+        return sums
 
     def series_pass(self, G: Matrix, error: float) -> PassResult:
         """Make a pass by Chebyshev series, for which no spectrum is computed.
 
-        Let F be the factor of the last accurate pass, which stored an interval that
-        contains the log-eigenvalues of each record. At G they lie in that interval with
-        its ends moved by twice the extreme values of log σ(G⁻¹F), σ the singular values
-        (Ostrowski 1959). A group of records whose series would need too many terms is
-        passed to `eigh`.
+        Let F be the factor of the last accurate pass (`_accurate_factor`). That pass
+        stored an interval that contains the log-eigenvalues of each record. At G they
+        lie in that interval with its ends moved by twice the extreme values of log σ,
+        where σ are the singular values of G⁻¹F (Ostrowski 1959). A group of records
+        whose series would need too many terms is passed to `eigh`.
 
         Parameters
         ----------
@@ -692,6 +760,7 @@ class SPDBackend(MeanBackend):
         PassResult
             The mean logarithm and its error bound; the mean squared distance is NaN.
         """
+        # The intervals that contain the log-eigenvalues of each record at G.
         move = np.linalg.solve(G, self._accurate_factor)  # G⁻¹F
         singular_values = np.linalg.svd(move, compute_uv=False)  # descending
         shifts = 2 * np.log(singular_values)
@@ -700,28 +769,28 @@ class SPDBackend(MeanBackend):
         inverse = np.linalg.inv(G)
         most_terms = min(_MOST_TERMS, _MOST_TERMS_TIMES_ROWS // len(G))
 
-        def pass_over(rows: Matrix) -> PassResult:
-            """Make the pass over one group of records, given by their indices.
+        def sums_over(rows: Matrix) -> WeightedSums:
+            """Return the sums over one group of records, given by their indices.
 
-            The group is summed by series, or by `eigh` if that would take too many
-            terms.
+            The group is summed by series, or by `eigh` if the series would take too
+            many terms or does not converge.
             """
             A = _whiten(inverse, self._X[rows])
             weights = self._weights[rows]
-            widest = rows[-1]  # groups are sorted by their span
+            widest = rows[-1]  # the records of a group are sorted by their span
             half_width = float(high[widest] - low[widest]) / 2
             degree = _series_degree(half_width, error)
 
-            if degree > most_terms:
+            if degree is None or degree > most_terms:
                 eigenvalues, U = np.linalg.eigh(A)
-                _, _, result = _pass_by_spectrum(
+                _, _, sums = _sums_by_spectrum(
                     self._roundoff_unit, G, eigenvalues, U, self._X[rows], weights
                 )
-                return result
-            velocity = _log_sum_by_series(A, weights, low[rows], high[rows], degree)
-            return PassResult(velocity, np.nan, error * float(weights.sum()))
+                return sums
+            log_sum = _log_sum_by_series(A, weights, low[rows], high[rows], degree)
+            return WeightedSums(log_sum, np.nan, error * float(weights.sum()))
 
-        return _sum_over_blocks(pass_over, self._groups)
+        return _add_blocks(sums_over, self._groups)
 
     def _sum_with_inverses(self, block: slice) -> tuple[Matrix, Matrix]:
         """Return the weighted sum of the records of a block, and that of their inverses.
@@ -750,16 +819,15 @@ class SPDBackend(MeanBackend):
         return np.tensordot(weights, X, axes=1), np.tensordot(weights, inverse, axes=1)
 
 
-def _sum_over_blocks(
-    pass_over_block: Callable[[Any], PassResult], record_blocks: Sequence[Any]
+def _add_blocks(
+    sums_over_block: Callable[[Any], WeightedSums], record_blocks: Sequence[Any]
 ) -> PassResult:
-    """Make a pass over blocks of records in parallel, and add up the results.
+    """Make a pass over all blocks of records in parallel, and add up their sums.
 
     Parameters
     ----------
-    pass_over_block : callable
-        Makes the pass over one block: maps it to a `PassResult` whose entries are
-        weighted sums over the records of the block. It runs in several threads.
+    sums_over_block : callable
+        Maps a block to the weighted sums over its records. It runs in several threads.
     record_blocks : sequence
         The blocks: slices, or arrays of indices.
 
@@ -769,32 +837,33 @@ def _sum_over_blocks(
         The sums over all records, which are means because the weights sum to 1.
     """
     if len(record_blocks) == 1:
-        return pass_over_block(record_blocks[0])
-    results = in_threads(pass_over_block, record_blocks)
+        return PassResult(*sums_over_block(record_blocks[0]))
+    sums = in_threads(sums_over_block, record_blocks)
     return PassResult(
-        np.sum([result.mean_log for result in results], axis=0),
-        sum(result.mean_square for result in results),
-        sum(result.error for result in results),
+        np.sum([block_sums.log_sum for block_sums in sums], axis=0),
+        sum(block_sums.square_sum for block_sums in sums),
+        sum(block_sums.error for block_sums in sums),
     )
 
 
-def _pass_by_spectrum(
+def _sums_by_spectrum(
     roundoff_unit: float,
     G: Matrix,
     eigenvalues: Matrix,
     U: Matrix,
     X: Matrix,
     weights: Matrix,
-) -> tuple[Matrix, Matrix, PassResult]:
+) -> tuple[Matrix, Matrix, WeightedSums]:
     """Sum the logarithms of whitened matrices whose eigenvectors are known.
 
-    Where the ratio of extreme eigenvalues is too small for plain double precision, the
-    spectrum is computed again to high relative accuracy (`_add_unresolved_matrices`).
+    If the ratio of the extreme eigenvalues of a matrix is too small for plain double
+    precision, its spectrum is computed again to high relative accuracy
+    (`_add_unresolved_matrices`).
 
     Parameters
     ----------
     roundoff_unit : float
-        Error of a logarithm at the identity.
+        A bound on the error of the logarithm of a whitened matrix near the identity.
     G : array, shape (m, m)
         The factor of the iterate GGᵀ.
     eigenvalues, U : array, shapes (n, m) and (n, m, m)
@@ -808,8 +877,8 @@ def _pass_by_spectrum(
     logs : array, shape (n, m)
         The log-eigenvalues; 0 for matrices that are not resolved.
     is_resolved : array of bool, shape (n,)
-        Which matrices plain double precision resolves.
-    result : PassResult
+        True for the matrices that plain double precision resolves.
+    sums : WeightedSums
         The sums over all matrices.
     """
     ratio = eigenvalues[:, 0] / eigenvalues[:, -1]
@@ -821,28 +890,29 @@ def _pass_by_spectrum(
         logs = np.log(np.where(is_resolved[:, None], eigenvalues, 1.0))
         resolved_sum = _weighted_sum(logs, U, np.where(is_resolved, weights, 0.0))
 
-    result = _add_unresolved_matrices(resolved_sum, roundoff_unit, G, X, weights, ratio)
-    return logs, is_resolved, result
+    sums = _add_unresolved_matrices(resolved_sum, roundoff_unit, G, X, weights, ratio)
+    return logs, is_resolved, sums
 
 
 def _add_unresolved_matrices(
-    result: PassResult,
+    resolved_sums: WeightedSums,
     roundoff_unit: float,
     G: Matrix,
     X: Matrix,
     weights: Matrix,
     ratio: Matrix,
-) -> PassResult:
+) -> WeightedSums:
     """Add the matrices that double precision does not resolve to the sums of a pass.
 
-    Their eigenvalues are computed to high relative accuracy (`log_spectrum`).
+    The eigenvalues of these matrices are computed to high relative accuracy
+    (`log_spectrum`).
 
     Parameters
     ----------
-    result : PassResult
+    resolved_sums : WeightedSums
         The sums over the matrices with ratio > `_LEAST_RATIO`.
     roundoff_unit : float
-        Error of a logarithm at the identity.
+        A bound on the error of the logarithm of a whitened matrix near the identity.
     G : array, shape (m, m)
         The factor of the iterate GGᵀ.
     X, weights : array, shapes (n, m, m) and (n,)
@@ -852,27 +922,30 @@ def _add_unresolved_matrices(
 
     Returns
     -------
-    PassResult
+    WeightedSums
         The sums over all matrices, with a bound on their error.
     """
+    log_sum, square_sum, _ = resolved_sums
     is_resolved = ratio > _LEAST_RATIO
     error = _PLAIN_ERROR
     if is_resolved.all():
         worst_ratio = float(np.min(ratio, initial=1.0))
         error = min(_PLAIN_ERROR, roundoff_unit / worst_ratio)
     else:
-        L, logs, U = log_spectrum(sym(G @ G.T), X[~is_resolved])
-        # L and G are factors of one matrix: they differ by a rotation.
-        rotation = np.linalg.solve(L[0], G)
-        unresolved_sum = _weighted_sum(logs, rotation.T @ U, weights[~is_resolved])
-        result = PassResult(
-            result.mean_log + unresolved_sum.mean_log,
-            result.mean_square + unresolved_sum.mean_square,
-        )
-    return PassResult(result.mean_log, result.mean_square, error * float(weights.sum()))
+        # Spectra of L⁻¹XL⁻ᵀ with the Cholesky factor L of the iterate. `log_spectrum`
+        # returns one factor for each record, and all of them are equal.
+        factors, logs, U = log_spectrum(sym(G @ G.T), X[~is_resolved])
+        L = factors[0]
+        # L and G are factors of one matrix, so they differ by a rotation, by which the
+        # eigenvectors of L⁻¹XL⁻ᵀ become those of G⁻¹XG⁻ᵀ.
+        rotation = np.linalg.solve(L, G)
+        unresolved = _weighted_sum(logs, rotation.T @ U, weights[~is_resolved])
+        log_sum = log_sum + unresolved.log_sum
+        square_sum = square_sum + unresolved.square_sum
+    return WeightedSums(log_sum, square_sum, error * float(weights.sum()))
 
 
-def _weighted_sum(logs: Matrix, U: Matrix, weights: Matrix) -> PassResult:
+def _weighted_sum(logs: Matrix, U: Matrix, weights: Matrix) -> WeightedSums:
     """Return the weighted sums of logarithms and of their squared lengths.
 
     Parameters
@@ -884,13 +957,15 @@ def _weighted_sum(logs: Matrix, U: Matrix, weights: Matrix) -> PassResult:
 
     Returns
     -------
-    PassResult
+    WeightedSums
         Σ w·U·diag(logs)·Uᵀ and Σ w·|logs|².
     """
     n, m = logs.shape
-    eigenvectors = U.transpose(1, 0, 2).reshape(m, n * m)  # as columns, side by side
+    # The eigenvectors of all records as columns, side by side: one matrix product then
+    # sums over the records.
+    eigenvectors = U.transpose(1, 0, 2).reshape(m, n * m)
     log_sum = (eigenvectors * (weights[:, None] * logs).ravel()) @ eigenvectors.T
-    return PassResult(log_sum, float(np.sum(weights[:, None] * logs * logs)))
+    return WeightedSums(log_sum, float(np.sum(weights[:, None] * logs * logs)))
 
 
 def _whiten(inverse: Matrix, X: Matrix) -> Matrix:
@@ -919,7 +994,7 @@ def _whiten(inverse: Matrix, X: Matrix) -> Matrix:
 _TINY = 1e-300
 
 
-def _series_degree(half_width: float, error: float) -> int:
+def _series_degree(half_width: float, error: float) -> int | None:
     """Return the degree at which a Chebyshev series of the logarithm may be cut off.
 
     With σ half the span of the log-eigenvalues and q = tanh(σ/2), the terms of the
@@ -930,18 +1005,18 @@ def _series_degree(half_width: float, error: float) -> int:
     half_width : float
         σ.
     error : float
-        A bound on what the terms that are cut off may add up to.
+        The largest allowed sum of the terms that are cut off.
 
     Returns
     -------
-    int
-        The degree, at least 2; a huge number where no series converges.
+    int or None
+        The degree, at least 2; None if the series does not converge.
     """
     q = np.tanh(half_width / 2)
     if q == 0:
         return 2
-    if not q < 1:  # an infinite or NaN width
-        return _NO_DEGREE
+    if not q < 1:  # the width is infinite or NaN
+        return None
     degree = np.log(max(error, _ROUNDOFF) * (1 - q) / 2) / np.log(q)
     return max(2, int(np.ceil(degree)))
 
@@ -957,10 +1032,11 @@ def _log_sum_by_series(
 
         log(cosh σ + y·sinh σ) = −log(1−q²) + 2Σ_k (−1)^{k+1} q^k/k · T_k(y).
 
-    The terms are grouped into blocks of s: T_k for k < s are computed one by one (baby
-    steps), T_{bs} for each block b by the recurrence with T_s (giant steps). Because
-    only the sum over the matrices is needed, the last product of each block is one long
-    matrix product (after Paterson & Stockmeyer 1973).
+    The terms are grouped into blocks of s terms. The polynomials T_k with k < s are
+    computed one by one (baby steps), and T_{bs} for each block b by the recurrence with
+    T_s (giant steps). Only the sum over the matrices is needed, so the last product of
+    each block is one long matrix product for all records (after Paterson & Stockmeyer
+    1973).
 
     Parameters
     ----------
@@ -981,10 +1057,11 @@ def _log_sum_by_series(
     n, m, _ = A.shape
     middle = 0.5 * (low + high)
     sigma = float(np.max(high - low)) / 2
-    stride = max(2, round((2 * degree) ** 0.5))  # makes the products fewest
+    stride = max(2, round((2 * degree) ** 0.5))  # s, with the fewest matrix products
     n_blocks = degree // stride
     coefficients = _block_coefficients(sigma, stride, n_blocks)
 
+    # Y = (A/c − cosh σ)/sinh σ for each record, with c = e^middle.
     identity = np.eye(m)
     Y = A * (np.exp(-middle) / max(np.sinh(sigma), _TINY))[:, None, None]
     Y -= identity / max(np.tanh(sigma), _TINY)
@@ -995,7 +1072,10 @@ def _log_sum_by_series(
     block_sums = coefficients @ baby_steps.reshape(stride, -1)
     block_sums = block_sums.reshape(n_blocks + 1, n, m, m)
 
+    # Block 0, with Σ w·log c for the division of A by c.
     total = block_sums[0].sum(axis=0) + float(weights @ middle) * identity
+
+    # The other blocks: T_{bs}(Y) times the sum of the block.
     previous = np.broadcast_to(identity, giant_step.shape)
     current = giant_step  # T_{bs}(Y)
     for b in range(1, n_blocks + 1):
@@ -1057,14 +1137,17 @@ def _block_coefficients(sigma: float, stride: int, n_blocks: int) -> Matrix:
     array, shape (n_blocks + 1, stride)
         The matrix Q.
     """
+    # The coefficients c_0, c_1, …
     q = np.tanh(sigma / 2)
     k = np.arange(1, (n_blocks + 1) * stride)
     c = np.concatenate([[-np.log1p(-q * q)], 2 * (-1.0) ** (k + 1) * q**k / k])
+
     Q = np.zeros((n_blocks + 1, stride))
     for b in range(n_blocks, 0, -1):
+        # c_{bs+j}·T_{bs+j} = 2c_{bs+j}·T_{bs}·T_j − c_{bs+j}·T_{bs−j} for j > 0.
         block_start = b * stride
         Q[b] = 2 * c[block_start : block_start + stride]
-        Q[b, 0] /= 2
+        Q[b, 0] /= 2  # j = 0: T_{bs} itself
         reflected = c[block_start + 1 : block_start + stride][::-1]
         c[block_start - stride + 1 : block_start] -= reflected
     Q[0] = c[:stride]
@@ -1073,7 +1156,8 @@ def _block_coefficients(sigma: float, stride: int, n_blocks: int) -> Matrix:
 
 # ---- logarithms of 2×2 and 3×3 matrices ----------------------------------------------
 
-# Packed matrices have one coordinate a row; off-diagonal entries are multiplied by √2.
+# Packed matrices have one coordinate in each row, in the order (0,0), (1,0), (1,1),
+# (2,0), (2,1), (2,2), and off-diagonal entries are multiplied by √2.
 _INVERSE_ROOT2 = 0.5**0.5
 _PACKED_SCALE3 = np.array([1.0, 2**0.5, 1.0, 2**0.5, 2**0.5, 1.0])
 _PACKED_IDENTITY2 = np.array([1.0, 0.0, 1.0])
@@ -1117,7 +1201,7 @@ def _packed_inverse3(A: Matrix) -> Matrix:
     Returns
     -------
     array of shape (6, n)
-        Their inverses, packed alike; infinite or NaN for a singular matrix.
+        Their inverses, packed in the same way; infinite or NaN for a singular matrix.
     """
     # The matrix with rows (a, b, c), (b, d, e), (c, e, f).
     a, b, d, c, e, f = _unscaled_entries3(A)
@@ -1154,19 +1238,19 @@ def _unscaled_entries3(A: Matrix) -> list[Matrix]:
     return entries
 
 
-def _pass_in_closed_form(
+def _sums_in_closed_form(
     roundoff_unit: float, G: Matrix, A: Matrix, X: Matrix, weights: Matrix
-) -> PassResult:
+) -> WeightedSums:
     """Sum the logarithms of 2×2 or 3×3 matrices, which have a closed form.
 
-    A matrix that double precision does not resolve gives NaN or a small ratio of
-    eigenvalues. Such matrices are left out and then added by
+    For a matrix that double precision does not resolve, the ratio of its eigenvalues is
+    NaN or small. Such matrices are left out at first, and then added by
     `_add_unresolved_matrices`.
 
     Parameters
     ----------
     roundoff_unit : float
-        Error of a logarithm at the identity.
+        A bound on the error of the logarithm of a whitened matrix near the identity.
     G : array, shape (m, m)
         The factor of the iterate GGᵀ.
     A : array, shape (m(m + 1)/2, n)
@@ -1176,23 +1260,23 @@ def _pass_in_closed_form(
 
     Returns
     -------
-    PassResult
-        The weighted sums of the logarithms and of their squared lengths, with a bound
-        on the error.
+    WeightedSums
+        The sums of the logarithms and of their squared lengths, with a bound on the
+        error.
     """
     sum_logs = _log_sum2 if len(G) == 2 else _log_sum3
     with np.errstate(invalid="ignore", divide="ignore"):
-        result, ratio = sum_logs(A, weights)
+        sums, ratio = sum_logs(A, weights)
         is_resolved = ratio > _LEAST_RATIO
         if not is_resolved.all():
-            result, _ = sum_logs(A[:, is_resolved], weights[is_resolved])
-        return _add_unresolved_matrices(result, roundoff_unit, G, X, weights, ratio)
+            sums, _ = sum_logs(A[:, is_resolved], weights[is_resolved])
+        return _add_unresolved_matrices(sums, roundoff_unit, G, X, weights, ratio)
 
 
-def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
+def _log_sum2(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
     """Sum the logarithms of packed 2×2 matrices A with weights w.
 
-    With eigenvalues λ₁ ≤ λ₂, log A = log λ₁ + log[λ₁, λ₂]·(A − λ₁), where
+    If λ₁ ≤ λ₂ are the eigenvalues, log A = log λ₁·I + log[λ₁, λ₂]·(A − λ₁·I), where
     log[λ₁, λ₂] = (log λ₂ − log λ₁)/(λ₂ − λ₁) is the divided difference.
 
     Parameters
@@ -1204,7 +1288,7 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
 
     Returns
     -------
-    result : PassResult
+    sums : WeightedSums
         Σ w·log A and Σ w‖log A‖².
     ratio : array, shape (n,)
         λ₁/λ₂ of each matrix.
@@ -1224,13 +1308,14 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
     quotient = log_gap / np.where(gap > 0, gap, 1.0)
     weighted_slope = weights * np.where(gap > 0, quotient, 1 / low)  # w·log[λ₁, λ₂]
 
+    # Σ w·log A = Σ w·slope·A + (Σ w·log λ₁ − Σ w·slope·λ₁)·I.
     identity_coefficient = weights @ log_low - weighted_slope @ low
     log_sum = A @ weighted_slope + identity_coefficient * _PACKED_IDENTITY2
     square_sum = float(weights @ (log_low**2 + log_high**2))
-    return PassResult(unpack(log_sum, 2), square_sum), low / high
+    return WeightedSums(unpack(log_sum, 2), square_sum), low / high
 
 
-def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
+def _log_sum3(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
     """Sum the logarithms of packed 3×3 matrices A with weights w.
 
     log A = c₀I + c₁A + c₂A² with the coefficients of `log_polynomial`.
@@ -1245,16 +1330,18 @@ def _log_sum3(A: Matrix, weights: Matrix) -> tuple[PassResult, Matrix]:
 
     Returns
     -------
-    result : PassResult
+    sums : WeightedSums
         Σ w·log A and Σ w‖log A‖².
     ratio : array, shape (n,)
         λ₁/λ₃ of each matrix, its least eigenvalue divided by its largest.
     """
     entries = tuple(_unscaled_entries3(A))
     log = log_polynomial(entries)
+
+    # Σ w·c₂·A², entry by entry; then the sums of the linear and the constant terms.
     weighted_quadratic = weights * log.quadratic
     quadratic_sums = [float(weighted_quadratic @ entry) for entry in squared(entries)]
     log_sum = A @ (weights * log.linear) + _PACKED_SCALE3 * quadratic_sums
     log_sum += float(weights @ log.constant) * _PACKED_IDENTITY3
-    result = PassResult(unpack(log_sum, 3), float(weights @ log.squared_norm))
-    return result, log.least / log.largest
+    sums = WeightedSums(unpack(log_sum, 3), float(weights @ log.squared_norm))
+    return sums, log.least / log.largest
