@@ -1,5 +1,4 @@
 """Optional abilities of mechanisms and statistics, as classes with abstract methods.
-
 A caller tests `isinstance(mechanism, PredictsError)` and never looks for attributes by
 name. A mechanism with an ability derives from its class, so that the type checker can
 compare the signatures.
@@ -35,7 +34,7 @@ class SimulatesRelease(ABC):
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: Any
     ) -> np.ndarray:
-        """Draw releases by the fast float path. They are NOT private.
+        """Draw releases in floats, to predict errors fast. They are NOT private.
 
         Predicted errors of mechanisms without a formula are averages over such draws,
         which skip exact sampling and are therefore some hundred times faster.
@@ -133,7 +132,7 @@ class LeadsToRegion(ABC):
     def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the draw that a certificate recorded, with the law of its noise.
 
-        Nothing is drawn here: the integers determine the result.
+        Nothing is drawn here: the noisy integers determine the result.
 
         Parameters
         ----------
@@ -162,7 +161,7 @@ class BoundsSamplingError(ABC):
 
     @abstractmethod
     def sampling_error(self, failure_probability: float) -> float:
-        """Bound the distance of the records' statistic from that of their population.
+        """Bound the distance of the records' statistic from the population's statistic.
 
         For means, variances and second moments the bound is a distance. For medians and
         geodesics it is the length of the mean direction of the records at the

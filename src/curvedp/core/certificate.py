@@ -1,9 +1,11 @@
 """Certificates: a record of a release from which anyone can recompute its guarantee.
+Everything in it follows from public parameters and from the released *integers* (the
+noisy numbers on a public grid). It holds codes and numbers but no data and no
+sentences.
 
-A certificate contains no data and no hash of data. Everything in it follows from public
-parameters and from the released integers. It contains codes and numbers but no
-sentences; `curvedp.core.wording` turns the codes into sentences. `curvedp verify`
-rebuilds the statistic and the mechanism and recomputes each claim.
+A certificate contains no hash of data, either. `curvedp.core.wording` turns its codes
+into sentences. `curvedp verify` rebuilds the statistic and the mechanism and recomputes
+each claim.
 
 The last field is the SHA-256 of all others, so that no single field can be changed
 unnoticed. It is not a signature: anyone can compute a new hash. `curvedp sign` protects
@@ -320,6 +322,8 @@ def exact_integers(part: Any) -> list[int]:
         If an entry is not an integer, such as 2.0 or True.
     """
     entries = part.ravel().tolist() if isinstance(part, np.ndarray) else part
+    if set(map(type, entries)) <= {int}:  # nearly always; a bool has another type
+        return list(entries)
     try:
         numbers = [index(entry) for entry in entries]
     except TypeError:

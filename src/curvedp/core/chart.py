@@ -1,4 +1,8 @@
-"""The normal chart at a public point: its stretch, its float error, and shrinkage in it."""
+"""The normal chart at a public point o: points p are vectors log_o p. Noise is added to
+such a vector. Here are the *stretch* of the chart (how much it increases distances),
+the grid to which noise is rounded, and *shrinkage*, which moves noisy vectors toward 0
+(James & Stein 1961).
+"""
 
 from math import ceil, isfinite, log2, sin, sqrt
 from typing import Any

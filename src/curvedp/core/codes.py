@@ -1,4 +1,5 @@
-"""Codes that certificates hold.
+"""Codes that certificates hold: short names of facts, such as who is trusted. A code
+never changes its meaning; `curvedp.core.wording` says it in words.
 
 A code never changes its meaning; `wording` says it in words.
 """

@@ -1,5 +1,4 @@
 """Fields of frozen dataclasses that check themselves.
-
 A statistic and a mechanism are frozen dataclasses whose fields are public parameters.
 The type of a field carries its check, so that every way to build one (a user's call,
 calibration, a certificate) passes the same checks:
@@ -73,6 +72,9 @@ AtLeastTwo = Annotated[int, partial(_validate.integer, minimum=2)]
 
 def check_fields(instance: Any) -> None:
     """Replace every field of a dataclass by what the check in its type returns.
+
+    A statistic or mechanism calls it in `__post_init__`, so that no instance has
+    unchecked fields.
 
     Parameters
     ----------

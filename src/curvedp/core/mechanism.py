@@ -1,8 +1,6 @@
-"""How a statistic is released: a mechanism.
-
-A mechanism is a frozen value that holds both its sampler and its privacy profile, so
-that the two cannot drift apart. Public parameters are fields; private data are
-arguments of calls.
+"""How a statistic is released: a *mechanism* is a frozen value that holds both its
+sampler and its privacy profile, so that the two cannot drift apart. A *draw* is its
+noisy result. Public parameters are fields; private data are arguments of calls.
 
 The life of a release:
 
@@ -290,7 +288,7 @@ class Mechanism(ABC):
         Raises
         ------
         ParameterError
-            Where the integers are not those of this mechanism.
+            If the integers are not those of a draw of this mechanism.
         """
 
     @abstractmethod
@@ -425,6 +423,8 @@ class Mechanism(ABC):
 
 def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
     """Return what a certificate says of a mechanism and its statistic.
+
+    `mechanism_from_parameters` builds the mechanism again from it.
 
     Parameters
     ----------
@@ -599,6 +599,8 @@ def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:
 def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
     """Return a function that gives back recorded draws, one after the other.
 
+    `verify` passes it to a mechanism in stages in place of a function that adds noise.
+
     Parameters
     ----------
     integers : list of lists of int
@@ -727,6 +729,8 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
 
 def check_source(source: Any) -> Source:
     """Return a source of random bits.
+
+    Every release takes its random bits from one.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
 """Where mechanisms and statistics are found by the names in certificates.
-
 The class `Registry` is in `curvedp._registry`; that of the manifolds is
 `curvedp.geometry.manifold.manifold_kinds`. A package of yours registers its mechanisms
 by an entry point in its `pyproject.toml`:

@@ -1,5 +1,4 @@
 """What a fitted estimator has released, as a list that everyone reads.
-
 Reports, the command line, the studio, warnings and regions ask an estimator for
 `releases`; nobody looks for attributes such as `location_` by name.
 """

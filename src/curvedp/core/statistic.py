@@ -1,9 +1,10 @@
-"""What is released: a statistic of the records, as a frozen public value.
+"""What is released: a statistic of the records, as a frozen public value. A statistic
+knows where its value lives, how it is computed, and how far the computed value can move
+between neighboring data sets. A certificate holds it as a dictionary, from which
+`verify` builds it again.
 
-A statistic knows where its value lives, how it is computed, and how far the *computed*
-value can move between neighboring data sets: theorem, solver error and rounding, in one
-place. Nothing in it is read off the data. A certificate holds it as a dictionary, from
-which `verify` builds it again.
+The bound on the *computed* value has the theorem, the solver error and the rounding in
+one place. Nothing in a statistic is read off the data.
 
 To write one, derive from `ClippedToBall` (a statistic of records in a public ball),
 implement `sensitivity`, `value_ball` and `compute`, and let
@@ -252,7 +253,7 @@ class PointStatistic(Statistic):
         return self.sensitivity
 
     def to_data_frame(self, points: np.ndarray) -> np.ndarray:
-        """Move points from the canonical frame to that of the records.
+        """Move points from the canonical frame to the records' frame.
 
         In the canonical frame an isometry has moved the ball's center to where floats
         are most accurate: the origin, or the center itself on a compact space.
@@ -577,14 +578,16 @@ def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
     """
     # A process of a federated site, which draws no such noise, must not import the
     # laws.
-    from curvedp.laws.exact.draw import is_released_in_chart
+    from curvedp.laws.exact.draw import is_released_in_flat_coordinates
 
     is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))
-    return is_at_origin and is_released_in_chart(manifold)
+    return is_at_origin and is_released_in_flat_coordinates(manifold)
 
 
 def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
     """Return a public point of a manifold, with its rounding errors projected away.
+
+    Centers and other points that a user states pass through it.
 
     Parameters
     ----------
@@ -624,6 +627,9 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
 
 def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
     """Return the public ball that holds the records, checked.
+
+    Statistics and estimators call it with the parameters of a user, before records are
+    read.
 
     Parameters
     ----------

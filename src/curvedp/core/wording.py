@@ -1,5 +1,4 @@
 """Every sentence that a person reads about a release, by code.
-
 Certificates hold codes (`curvedp.core.codes`); reports, the command line, the studio
 and statements print these words. A sentence here may be changed at any time: no
 sentence is ever compared, parsed or stored, so that rewording voids no certificate.

@@ -1,5 +1,4 @@
 """How often a released classifier is right, told privately from records it has not seen.
-
 `score` of a classifier is computed from the records and is not private. What may be
 printed beside a classifier is `PrivateAccuracy`, which is paid for.
 """
@@ -138,6 +137,8 @@ class PrivateAccuracy(PrivateEstimator):
             person_index = np.unique(person_index, return_inverse=True)[1]
             is_right = _share_of_each(is_right, person_index)
             unit = ProtectedUnit.LABELED_PERSON
+
+        # The accuracy is the mean of these numbers between 0 and 1.
         records: Records = open_records(is_right[:, None], SHARE_LINE.point_shape)
         statistic = AccuracyShare(SHARE_LINE, *SHARE_BALL, records.n)
         chosen = choose_mechanism("auto", statistic, self.guarantee)
@@ -151,6 +152,8 @@ class PrivateAccuracy(PrivateEstimator):
 
     def _right_predictions(self, X: Any, y: Any) -> np.ndarray:
         """Return 1.0 for each record that is classified right, and 0.0 for others.
+
+        The mean of these numbers is the accuracy. NOT private.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
-"""The base classes of all estimators.
-
-They check the parameters, choose a mechanism, compute the statistic, charge the ledger,
-release, and warn.
+"""The base classes of all estimators. An estimator checks its parameters, chooses a
+mechanism, computes the statistic, charges the ledger, releases, and warns. With
+`groups`, the records of each person are averaged to one record, so that the guarantee
+protects people.
 
 Everything that can be refused is refused before the ledger is charged. Everything is
 charged before any noise is drawn.
@@ -384,6 +384,8 @@ class BallEstimator(PrivateEstimator):
     def _load_records(self, X: Any, groups: Any) -> tuple[Records, ProtectedUnit]:
         """Return the records and the unit of privacy.
 
+        `fit` reads its data through it.
+
         Parameters
         ----------
         X : array of shape (n, *point_shape)
@@ -414,10 +416,11 @@ class BallEstimator(PrivateEstimator):
         return person_records, ProtectedUnit.PERSON
 
     def _clipping_ball(self) -> Ball:
-        """Return the public ball into which a person's own records are clipped.
+        """Return the public ball into which the records of one person are clipped.
 
-        They are averaged after that. It is the given ball, or the public outer ball if
-        the ball is found privately.
+        Each person's clipped records are then averaged to one record. The ball is the
+        one that the user gave. If the release finds a ball privately, it is the public
+        outer ball, in which that search takes place.
         """
         radius = self.radius
         if self._searches_ball:
@@ -426,6 +429,9 @@ class BallEstimator(PrivateEstimator):
 
     def _choose_sum_mechanism(self, statistic: type[ClippedSum]) -> ChosenMechanism:
         """Return a calibrated mechanism of noisy sums, for a private number of records.
+
+        `fit` calls it if the guarantee is for adding or removing a record: then n is
+        private, and a mean is a noisy sum divided by a noisy count.
 
         Parameters
         ----------

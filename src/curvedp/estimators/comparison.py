@@ -1,5 +1,4 @@
 """Compare groups of records: a private test, their private means, and an effect size.
-
 `compare_groups` divides one GDP guarantee among a ball (with `radius="private"`), a
 permutation test and the means of the groups. `compare_pairs` does so for records that
 were measured twice.
@@ -55,6 +54,9 @@ from curvedp.statistics.searched_ball import default_outer_radius
 # answers the question, and a ball needs less than what is released in it.
 _BALL_SHARE = 0.2
 _TEST_SHARE = 0.6
+
+# A ledger's entry has a label of at most so many characters.
+_LONGEST_LABEL = 200
 
 
 class GroupComparison(NamedTuple):
@@ -189,8 +191,8 @@ def compare_groups(
     >>> rng = np.random.default_rng(0)
     >>> A = Sphere(2).project(rng.normal([3.0, 0, 0], 0.5, (400, 3)))
     >>> B = Sphere(2).project(rng.normal([3.0, 1, 0], 0.5, (300, 3)))
-    >>> found = compare_groups(Sphere(2), (A, B), radius=1.0)
-    >>> found.test.rejected, 1.0 < found.effect_size < 2.0
+    >>> comparison = compare_groups(Sphere(2), (A, B), radius=1.0)
+    >>> comparison.test.rejected, 1.0 < comparison.effect_size < 2.0
     (True, True)
     """
     check_guarantee(guarantee)
@@ -311,8 +313,9 @@ def compare_pairs(
     >>> before = rng.normal([3.0, 0, 0], 0.5, (400, 3))
     >>> after = before + rng.normal([0.0, 1.0, 0], 0.1, (400, 3))
     >>> S = Sphere(2)
-    >>> found = compare_pairs(S, S.project(before), S.project(after), radius=1.0)
-    >>> found.test.rejected, 1.0 < found.effect_size < 2.0
+    >>> pairs = S.project(before), S.project(after)
+    >>> comparison = compare_pairs(S, *pairs, radius=1.0)
+    >>> comparison.test.rejected, 1.0 < comparison.effect_size < 2.0
     (True, True)
     """
     check_guarantee(guarantee)
@@ -322,10 +325,14 @@ def compare_pairs(
         check_counts(ledger, unit, "comparison of pairs")
     check_ledger_can_pay(ledger, divisible, unit, "comparison of pairs")
     check_payer(ledger, label)
+
     with quiet_about_records():
         samples = read_samples(manifold, [first, second])
     pair_names = _check_names(names, 2)
     persons = np.arange(len(samples[0])) if groups is None else groups
+
+    # Calibrate every part first, so that whatever would refuse a later part is refused
+    # before the first part is paid.
     _rehearse_pairs(
         manifold, samples, radius, center, divisible, level, permutations, persons
     )
@@ -390,7 +397,7 @@ def _rehearse_pairs(
     PairedDistance(manifold, *public_ball(manifold, center, 1.0), sizes)
     indices = index_persons([persons, persons], sizes, is_paired=True)
     n_persons = len(np.unique(indices[0]))
-    ball = _largest_ball(manifold, radius, center)
+    ball = largest_ball(manifold, radius, center)
     statistic = PairedDistance(manifold, *ball, [n_persons, n_persons])
     PermutationMechanism.calibrate(statistic, guarantee).at_level(level, permutations)
     space = Product(manifold, manifold)
@@ -460,7 +467,7 @@ def _release_pairs(
             radius=radius,
             center=center,
             guarantee=share_of_guarantee(guarantee, _BALL_SHARE),
-            label=f"{label}: ball"[:200],
+            label=f"{label}: ball"[:_LONGEST_LABEL],
             **payment,
         ).fit(records, labels, groups=both_persons)
         ball = _ball_of_pairs(manifold, ball_release)
@@ -479,7 +486,7 @@ def _release_pairs(
         level=level,
         permutations=permutations,
         groups=persons,
-        label=f"{label}: test"[:200],
+        label=f"{label}: test"[:_LONGEST_LABEL],
         **payment,
     )
     means = PrivateJointMeans(
@@ -488,7 +495,7 @@ def _release_pairs(
         center=ball.center,
         guarantee=share_of_guarantee(guarantee, (1 - _TEST_SHARE) * share_left),
         mechanism="gradient",
-        label=f"{label}: means"[:200],
+        label=f"{label}: means"[:_LONGEST_LABEL],
         **payment,
     ).fit(records, labels, groups=both_persons)
     regions, doubts = _regions_of_means(means)
@@ -532,7 +539,7 @@ def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
     return Ball(middle, min(radius, default_outer_radius(manifold, None)))
 
 
-def _largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
+def largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
     """Return the public ball, or the outer ball of a search, which holds what is found.
 
     Parameters
@@ -552,6 +559,8 @@ def _largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
 
 def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
     """Return the result of a test of groups in words.
+
+    The command line and the studio print it.
 
     Parameters
     ----------
@@ -578,6 +587,8 @@ def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
 
 def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
     """Return the names of the samples, by default 1, 2, and so on.
+
+    The names appear in tables and in the titles of releases.
 
     Parameters
     ----------
@@ -658,7 +669,7 @@ def _rehearse(
         sizes = [len(np.unique(index)) for index in persons]
         # `PrivateMDM` will read the ids of all samples together.
         encode_persons([person for ids in groups for person in ids], n_records)
-    ball = _largest_ball(manifold, radius, center)
+    ball = largest_ball(manifold, radius, center)
     # `_spread_within` reads the listed numbers of a mean: its logarithm and a square.
     check_can_be_listed(manifold.dim + 1)
     statistic = SamplesDistance(manifold, *ball, sizes)
@@ -762,7 +773,7 @@ def _release_comparison(
             center=center,
             guarantee=share_of_guarantee(guarantee, _BALL_SHARE),
             ledger=ledger,
-            label=f"{label}: ball"[:200],
+            label=f"{label}: ball"[:_LONGEST_LABEL],
             source=source,
         ).fit(records, groups=persons)
         ball = ball_release.ball_
@@ -780,7 +791,7 @@ def _release_comparison(
         permutations=permutations,
         groups=groups,
         ledger=ledger,
-        label=f"{label}: test"[:200],
+        label=f"{label}: test"[:_LONGEST_LABEL],
         source=source,
     )
     means = PrivateMDM(
@@ -790,7 +801,7 @@ def _release_comparison(
         guarantee=share_of_guarantee(guarantee, (1 - _TEST_SHARE) * share_left),
         mechanism="gradient",
         ledger=ledger,
-        label=f"{label}: means"[:200],
+        label=f"{label}: means"[:_LONGEST_LABEL],
         source=source,
     ).fit(records, labels, groups=persons)
     regions, doubts = _regions_of_means(means)
@@ -804,6 +815,20 @@ def _release_comparison(
         spread=_spread_within(means),
         warnings=doubts,
     )
+
+
+def share_of_test(*, is_private: bool) -> float:
+    """Return the fraction of μ² that the test of a comparison takes.
+
+    The rest is for the means and, if it is found, for the ball.
+
+    Parameters
+    ----------
+    is_private : bool
+        Whether the ball is found as a part of the comparison.
+    """
+    share_left = 1.0 - _BALL_SHARE if is_private else 1.0
+    return _TEST_SHARE * share_left
 
 
 def comparison_unit(groups: Any) -> PrivacyUnit:

@@ -1,9 +1,12 @@
-"""The private Fréchet variance: how spread out the records are."""
+"""The private Fréchet variance: how spread out the records are. It is their least mean
+squared distance to a point.
+"""
 
 from math import sqrt
 from typing import Any, Self
 
 from curvedp.estimators.base import BallEstimator
+from curvedp.release.unclip import unclipped_variance_of
 from curvedp.statistics.frechet_variance import FrechetVariance
 from curvedp.statistics.noisy_sums import SpreadSum
 from curvedp.statistics.searched_ball import SearchedVariance
@@ -20,7 +23,7 @@ class PrivateDispersion(BallEstimator):
         The radius of the public ball into which records are clipped. "private" finds a
         ball privately; the released variance is then that of the records clipped to
         it, which is smaller than the variance of the records themselves
-        (docs/theory/private-ball.md).
+        (docs/theory/private-ball.md); `estimated_variance_` corrects it.
     center : point, optional
         The center of the public ball; by default the manifold's origin.
     outer_radius : float, optional
@@ -44,6 +47,11 @@ class PrivateDispersion(BallEstimator):
     variance_, deviation_ : float
         The private variance, between 0 and the square of the ball's radius, and its
         square root.
+    estimated_variance_, estimated_deviation_ : float or None
+        With `radius="private"`, an estimate of the variance of the records themselves
+        and its root: `variance_` corrected for the records that the search left outside
+        the ball. None where the share of these is not public: in a public ball, with
+        Laplace noise, or in a smaller ball than the one that was found.
     certificate_ : Certificate
         The certificate of the release.
     ball_ : Ball
@@ -86,7 +94,8 @@ class PrivateDispersion(BallEstimator):
         Returns
         -------
         self
-            With `variance_`, `deviation_`, `certificate_`, `ball_` and `manifold_` set.
+            With `variance_`, `deviation_`, their estimates for the records themselves,
+            `certificate_`, `ball_` and `manifold_` set.
         """
         self._validate_params()
         records, privacy_unit = self._load_records(X, groups)
@@ -96,4 +105,8 @@ class PrivateDispersion(BallEstimator):
         released = self._release_one(chosen, records, "variance", privacy_unit)
         self.variance_ = float(released[0])
         self.deviation_ = sqrt(max(self.variance_, 0.0))
+        self.estimated_variance_ = unclipped_variance_of(self.certificate_)
+        self.estimated_deviation_ = None
+        if self.estimated_variance_ is not None:
+            self.estimated_deviation_ = sqrt(self.estimated_variance_)
         return self._warn_of_oddities()

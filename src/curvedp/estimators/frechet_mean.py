@@ -1,4 +1,6 @@
-"""The estimator of a private Fréchet mean, with a certificate; most users start here."""
+"""The estimator of a private Fréchet mean, with a certificate; most users start here.
+The Fréchet mean is the point with the least mean squared distance to the records.
+"""
 
 import warnings
 from typing import Any, Self

@@ -1,4 +1,6 @@
-"""The private geometric median: a center that a few wild records hardly move."""
+"""The private geometric median: a center that a few wild records hardly move. It is the
+point with the least mean distance to the records.
+"""
 
 import warnings
 from typing import Any, Self
@@ -101,6 +103,7 @@ class PrivateFrechetMedian(BallEstimator):
                 "is missing: a public ball must hold the records; it may be generous",
                 parameter="radius",
             )
+
         records, privacy_unit = self._load_records(X, groups)
         radius = self.outer_radius if self._searches_ball else self.radius
         statistic = GeometricMedian(self.manifold, self.center, radius, records.n)
@@ -112,10 +115,12 @@ class PrivateFrechetMedian(BallEstimator):
                 ReleaseWarning,
                 stacklevel=2,
             )
+
         pending = PendingRelease(
             mechanism, records, Choice(ChoiceRule.ONLY_ONE), "location"
         )
         (release,) = self._pay_and_release([pending], privacy_unit)
+
         self.manifold_ = statistic.manifold
         self.location_ = release.value
         self.certificate_ = release.certificate

@@ -1,5 +1,4 @@
 """Private geodesic regression: fit a geodesic to manifold-valued responses.
-
 The model is x ↦ Exp(p, x·v), with a footpoint p and a velocity v. The estimator checks
 the parameters and chooses a mechanism; the mechanisms are in
 `mechanisms/geodesic_knorm.py` and `mechanisms/geodesic_descent.py`.
@@ -381,6 +380,9 @@ def _geodesic_from_lower_end(
     manifold: Manifold, middle: np.ndarray, velocity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Convert a geodesic that is given at the middle of the range to its lower end.
+
+    Mechanisms release the geodesic at the middle, where its errors are smallest; the
+    estimator's model begins at the lower end.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
 """Class means for people who are in every class, as in a within-subject design.
-
 `PrivateMDM(groups=)` refuses a person with records of several classes, because it reads
 each class by itself. Here a person is one point of a product space, with one factor for
 each class, and all class means are one release.
@@ -213,7 +212,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
 
     @property
     def predicted_error_(self) -> float:
-        """Return the expected distance of all class means together from the true ones.
+        """Return the expected distance of all class means together from the true means.
 
         It is a distance on the product space: the root of the sum of squares over the
         classes.
@@ -226,8 +225,9 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
     ) -> dict[Any, Region]:
         """Return a region for each class, with simultaneous coverage.
 
-        A distance on the product is at least that in each factor, so that a region of
-        the joint mean is a region of every class mean at once.
+        The joint mean is a point of a product of spaces, one for each class. A distance
+        on the product is at least the distance in each factor. So if the joint mean is
+        within a radius of its target, every class mean is within that radius of its own.
 
         Parameters
         ----------

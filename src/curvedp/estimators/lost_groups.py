@@ -1,5 +1,4 @@
 """Notice that scikit-learn was given `groups` which never arrive at `fit`.
-
 `cross_validate(model, X, y, groups=person)` gives the ids to the splitter alone. The
 model is then fitted without them, and what it releases protects records, not people.
 Only the frames of scikit-learn's own functions show this, so they are looked at here.

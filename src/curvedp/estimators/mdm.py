@@ -1,4 +1,7 @@
-"""Minimum distance to private class means: classification of manifold-valued records."""
+"""Minimum distance to private class means: classification of manifold-valued records.
+The estimator releases one private Fréchet mean for each class. A record is predicted to
+be of the class whose mean is nearest. Labels and class sizes are public.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -276,6 +279,9 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     def _make_prototype_model(self) -> PrivatePrototypes:
         """Return the unfitted estimator to which `fit` delegates for prototypes.
 
+        Prototypes are another kind of class mean, of which all are one release with
+        private labels.
+
         Returns
         -------
         PrivatePrototypes
@@ -410,6 +416,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 
     def _copy_fit(self, model: PrivateReducedMDM | PrivatePrototypes) -> None:
         """Replace the fitted attributes of this estimator by those of another model.
+
+        `fit` delegates some releases to another estimator, and then calls this.
 
         Parameters
         ----------
@@ -608,6 +616,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         labels: Labels | ChunkedLabels,
     ) -> list[PendingRelease]:
         """Return one pending release per class, with the data that its mechanism reads.
+
+        `fit` charges the ledger once for all of them, and then makes the releases.
 
         Parameters
         ----------
@@ -848,6 +858,8 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
 def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
     """Return the public label of each person, which all their records must share.
 
+    With `groups` the records of a person become one record, which has one label.
+
     Parameters
     ----------
     y : sequence of labels
@@ -872,7 +884,8 @@ def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
     if (class_of_person[person_index] != labels.codes).any():
         raise ParameterError(
             "groups has a person with records of several classes, whom the guarantee "
-            "would not protect; PrivateJointMeans, a reduction (reduce) and PrivateSoftmax do"
+            "would not protect; neuro.PrivateStarterKit (few people), "
+            "PrivateJointMeans, a reduction (reduce) and PrivateSoftmax do"
         )
     return np.asarray(labels.classes[class_of_person])
 

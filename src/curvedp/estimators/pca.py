@@ -1,5 +1,4 @@
 """Private principal directions of records in R^d, for scikit-learn pipelines.
-
 One direction is a point of the sphere; several directions are a point of the Grassmann
 manifold.
 """
@@ -467,6 +466,8 @@ def _count_features(X: Any, features: int | None = None, min_records: int = 1) -
         features = _validate.integer("features", features, 1)
         if isinstance(X, list | tuple):
             return features
+
+    # The messages are those that scikit-learn's own checks of estimators expect.
     shape = _validate.public_shape("X", X, "say features=")
     if len(shape) != 2:
         raise ParameterError(

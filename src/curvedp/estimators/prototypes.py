@@ -1,4 +1,7 @@
-"""Prototypes of classes with private labels, for few-shot classifiers of embeddings."""
+"""Prototypes of classes with private labels, for few-shot classifiers of embeddings. A
+*prototype* is the private mean of a class's records in the tangent space at a center. A
+record is predicted to be of the class whose prototype is nearest.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -197,6 +200,8 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     ) -> None:
         """Set the fitted attributes, which are computed from the release alone.
 
+        So this is post-processing.
+
         Parameters
         ----------
         statistic : ClassPrototypes
@@ -244,7 +249,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
 
     @property
     def predicted_error_(self) -> float:
-        """Return the expected length of the noise of a prototype of an average class.
+        """Return how long the noise in the prototype of an average class is expected to be.
 
         It is computed from public numbers alone.
 

@@ -1,5 +1,4 @@
 """Files of released values with their certificates, as estimators save and load them.
-
 Such a file is JSON: public parameters, and for each release its title, the value and
 the certificate. It holds nothing that was not released, so it may be published.
 """

@@ -1,6 +1,9 @@
-"""Private transfer centering: each domain is moved so that its private mean is the origin.
+"""Private transfer centering. A *domain* is a subject, a session or a site. Its
+*reference* is the private mean of its records; each domain is moved so that its
+reference is the origin. Its *dispersion*, how spread its records are, is released too
+if records are also scaled.
 
-A domain is a subject, a session or a site. Recentering removes what is special about a
+Recentering removes what is special about a
 domain, so that a classifier of some domains serves others. `PrivateRecenter` is made
 for the places where pyRiemann has `TLCenter` and `TLScale`.
 """
@@ -62,6 +65,10 @@ SCHEMA = "curvedp-recenter/1"
 # The fraction of μ² that the reference means take if dispersions are released too. It
 # is a choice: a dispersion is one number, and needs less than a mean.
 _MEAN_SHARE = 0.8
+_DISPERSION_SHARE = 1 - _MEAN_SHARE
+
+# A ledger's entry has a label of at most so many characters.
+_LONGEST_LABEL = 200
 
 # A domain has at least so many records, or people.
 _LEAST_RECORDS = 2
@@ -71,7 +78,7 @@ _LEAST_RECORDS = 2
 _SHARE_OF_CONVEXITY = 0.85
 
 # What is paid for in two parts, in messages.
-_TWO_PARTS = "recentering with final_dispersion"
+_RELEASE_NAME = "recentering with final_dispersion"
 
 # What `transform` may do with a domain that `fit` has not seen.
 NEW_DOMAINS = ("refuse", "own-mean")
@@ -254,9 +261,9 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
         mean_guarantee = self.guarantee
         if self.final_dispersion is not None:
-            total_guarantee = check_divisible(self.guarantee, _TWO_PARTS)
+            total_guarantee = check_divisible(self.guarantee, _RELEASE_NAME)
             unit = _unit_within_domains(persons)
-            check_ledger_can_pay(self.ledger, total_guarantee, unit, _TWO_PARTS)
+            check_ledger_can_pay(self.ledger, total_guarantee, unit, _RELEASE_NAME)
             mean_guarantee = share_of_guarantee(total_guarantee, _MEAN_SHARE)
             self._check_dispersions()
 
@@ -357,7 +364,11 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
     def _release_dispersions(
         self, X: Any, domains: Any, persons: Any, means: "_DomainMeans"
     ) -> "_DomainDispersions":
-        """Release the dispersion of each domain in the ball of its reference.
+        """Release how spread the records of each domain are about its reference.
+
+        `fit` calls this after the references (the private means of the domains) were
+        released. A certificate of a reference states the ball in which it was computed.
+        The dispersion of the same domain is computed in that ball, too.
 
         Parameters
         ----------
@@ -380,10 +391,10 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             radius=self.radius,
             center=self.center,
             guarantee=share_of_guarantee(
-                check_divisible(self.guarantee, _TWO_PARTS), 1 - _MEAN_SHARE
+                check_divisible(self.guarantee, _RELEASE_NAME), _DISPERSION_SHARE
             ),
             ledger=self.ledger,
-            label=f"{self.label or self._name}: dispersions"[:200],
+            label=f"{self.label or self._name}: dispersions"[:_LONGEST_LABEL],
             source=self.source,
             outer_radius=self.outer_radius,
         )
@@ -399,6 +410,8 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         self, means: "_DomainMeans", dispersions: "_DomainDispersions | None"
     ) -> None:
         """Replace the fitted attributes of this estimator by what was just released.
+
+        `fit` calls it after all releases are made.
 
         Parameters
         ----------
@@ -656,6 +669,8 @@ def _recenter_from(
 ) -> PrivateRecenter:
     """Return the fitted transformer that a file describes.
 
+    It is the inverse of `PrivateRecenter.save`.
+
     Parameters
     ----------
     path : str or Path
@@ -686,10 +701,13 @@ def _recenter_from(
             raise ParameterError(problem)
         if not _are_domains(domains, target_domain):
             raise ParameterError(problem)
+
+        # The file lists the references of all domains first, then their dispersions.
         references = releases[: len(domains)]
         dispersions = releases[len(domains) :]
         if any(each.certificate.manifold != manifold.name for each in references):
             raise ParameterError(problem)
+
         model = PrivateRecenter(
             manifold,
             guarantee=references[0].certificate.guarantee,
@@ -702,6 +720,8 @@ def _recenter_from(
         if isinstance(error, CurvedpError):
             raise
         raise ParameterError(problem) from None
+
+    # The fitted attributes, as `fit` sets them.
     model.manifold_ = manifold
     model.domains_ = np.asarray(domains)
     model.centers_ = {
@@ -891,7 +911,7 @@ def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 
 
 def _ball_of(certificate: Certificate) -> Ball:
-    """Return the public ball of a released mean: the given one, or the one found.
+    """Return the public ball of a released mean, given or found privately.
 
     Parameters
     ----------
@@ -1020,6 +1040,9 @@ def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
 
 def _are_extended_labels(y: Any) -> bool:
     """Return whether all labels are texts of the form "domain/label".
+
+    pyRiemann writes the domain and the class of a record into one text. If labels are
+    of this form, the domains are read from them.
 
     Parameters
     ----------

@@ -1,5 +1,4 @@
 """Minimum distance to private class means of reduced covariance matrices.
-
 One release serves all classes: a private reduction to few components, then the means of
 the classes in the reduced features. Labels are private.
 """

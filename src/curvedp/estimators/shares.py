@@ -1,5 +1,4 @@
 """Divide one GDP guarantee among the parts of an estimator that releases several things.
-
 The squares μ² of Gaussian DP add up when releases are composed. So a part that takes
 the share s of the budget is calibrated to GDP(μ√s).
 """
@@ -148,6 +147,8 @@ def check_ledger_can_pay(
 def check_counts(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
     """Refuse a ledger that does not count for exactly this unit.
 
+    A unit is a record or a person. Budgets for different units cannot be added up.
+
     Parameters
     ----------
     ledger : Ledger
@@ -162,9 +163,12 @@ def check_counts(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
     ParameterError
         If the ledger counts for another unit, or for none so far.
     """
-    if ledger.unit is not unit:
-        raise ParameterError(
-            f"must count what a {release_name} protects: start one for the unit {unit.value!r}",
-            parameter="ledger",
-            value=ledger,
-        )
+    if ledger.unit is unit:
+        return
+    counted = "no unit so far" if ledger.unit is None else f"one {ledger.unit.words}"
+    raise ParameterError(
+        f"must count what a {release_name} protects, one {unit.words}, and "
+        f"{ledger.path.name} counts for {counted}: start one for the unit "
+        f"{unit.value!r} (curvedp ledger create … --unit {unit.value})",
+        parameter="ledger",
+    )

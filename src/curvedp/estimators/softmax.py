@@ -1,5 +1,4 @@
 """Classifiers of large covariance matrices with private labels, in one release each.
-
 A private reduction to few components comes first, then a linear classifier of the
 reduced matrices. `ReducedClassifier` fits and predicts for all of them.
 `PrivateSoftmax` is logistic regression; `PrivateReducedMDM`, in its own file, predicts
@@ -159,7 +158,9 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
             raise ParameterError("there is one class; at least 2 are needed")
         if groups is None:
             unit = ProtectedUnit.LABELED_RECORD
-            return LabeledRecords(records, labels, None, records.n, unit)
+            return LabeledRecords(
+                records, labels, person_index=None, n=records.n, privacy_unit=unit
+            )
 
         person_index = encode_persons(groups, records.n, min_persons=min_records)
         n_persons = int(person_index.max(initial=-1)) + 1
@@ -275,9 +276,12 @@ class ReducedClassifier(ScoringClassifier):
         )
         mechanism = mechanism_type.calibrate(statistic, self.guarantee)
         if not mechanism.has_enough_records:
+            alternative = ""
+            if groups is not None:
+                alternative = "; for trials of few people, take neuro.PrivateStarterKit"
             warnings.warn(
                 f"n = {n} at {self.guarantee} is small for {len(classes)} classes: expect "
-                "chance level",
+                f"chance level{alternative}",
                 ReleaseWarning,
                 stacklevel=3,
             )

@@ -1,5 +1,4 @@
 """Synthetic records on a manifold, drawn from one private release.
-
 The release is a law on the manifold (`ReleasedPopulation`). Drawing from it costs no
 privacy, however many records are drawn; docs/howto/synthetic-records.md says what such
 a file is good for.
@@ -355,6 +354,8 @@ class PrivateSynthesizer(PrivateEstimator):
                 x_range,
             )
             return choose_private_ball(searched, self.guarantee)
+
+        # The ball is public: every model that fits it may be chosen.
         radius: Any = self.radius
         statistic = SyntheticPopulation(
             self.manifold, self.center, radius, n, n_classes, x_range
@@ -440,14 +441,14 @@ class PrivateSynthesizer(PrivateEstimator):
         """
         check_is_fitted(self)
         n = _validate.integer("n", n, 1)
-        drawn = self.population_.sample(n, np.random.default_rng(rng))
-        parts: list[Any] = [drawn.points]
+        synthetic = self.population_.sample(n, np.random.default_rng(rng))
+        parts: list[Any] = [synthetic.points]
         if self.classes_ is not None:
-            parts.append(self.classes_[drawn.class_index])
+            parts.append(self.classes_[synthetic.class_index])
         if self.population_.chart.has_predictor:
-            parts.append(drawn.predictor)
+            parts.append(synthetic.predictor)
         if len(parts) == 1:
-            return drawn.points
+            return synthetic.points
         return tuple(parts)
 
     @property
@@ -457,7 +458,7 @@ class PrivateSynthesizer(PrivateEstimator):
         return base_of(self.population_)
 
     def plot(self, real: Any = None, n: int = 1000, rng: Any = 0) -> "Figure":
-        """Draw synthetic records, and the real ones beside them (extra: report).
+        """Draw synthetic records, and real records beside them (extra: report).
 
         Parameters
         ----------
@@ -478,12 +479,12 @@ class PrivateSynthesizer(PrivateEstimator):
 
         check_is_fitted(self)
         n = _validate.integer("n", n, 2)
-        drawn = self.population_.sample(n, np.random.default_rng(rng))
+        synthetic = self.population_.sample(n, np.random.default_rng(rng))
         manifold = self.manifold_
         if real is not None:
             real = open_records(real, manifold.point_shape, "real").array()
         return synthetic_figure(
-            manifold, self.public_base_, drawn.points, drawn.class_index, real
+            manifold, self.public_base_, synthetic.points, synthetic.class_index, real
         )
 
 

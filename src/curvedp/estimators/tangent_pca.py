@@ -1,5 +1,4 @@
 """Private principal geodesics: along which directions records on a manifold vary.
-
 One release of both moments of the records' logarithms (`TangentMoments`) leads to a
 private mean, to principal directions in the tangent space there, and to their
 variances.

@@ -1,5 +1,4 @@
 """A private transformer of manifold-valued records to vectors, for scikit-learn pipelines.
-
 A record becomes its coordinates in the tangent space at a private mean.
 """
 

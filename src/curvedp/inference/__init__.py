@@ -1,5 +1,4 @@
 """Confidence regions for released values, and private hypothesis tests.
-
 Confidence regions follow from certificates alone, without data and without budget.
 Permutation tests are private releases of their own.
 """

@@ -1,5 +1,4 @@
 """The error bars that are printed with a release: of the population, and of the noise.
-
 What a reader takes for the error bar of a mean is that of the population from which the
 records are drawn. It is listed first. The error bar of the noise alone says how far the
 release is from the statistic of the records that were read.
@@ -62,7 +61,7 @@ def error_bars(
     describe: Callable[[ParameterError], str] = str,
     released: Sequence[np.ndarray] = (),
 ) -> list[ErrorBar]:
-    """Return the error bar of the population, then that of the noise alone.
+    """Return two error bars: for the population, and for the noise alone.
 
     Parameters
     ----------
@@ -89,6 +88,17 @@ def error_bars(
     ]
 
 
+def is_angular(manifold: Manifold) -> bool:
+    """Return whether distances on a manifold are angles in radians.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the points.
+    """
+    return isinstance(manifold, _ANGULAR_SPACES)
+
+
 def distance_sentence(manifold: Manifold, distance: float) -> str:
     """Return a distance in words, with its degrees if it is an angle.
 
@@ -105,7 +115,7 @@ def distance_sentence(manifold: Manifold, distance: float) -> str:
     >>> distance_sentence(Sphere(2), 0.0349066)
     '0.03491 (2°)'
     """
-    if isinstance(manifold, _ANGULAR_SPACES):
+    if is_angular(manifold):
         return f"{distance:.4g} ({degrees(distance):.3g}°)"
     return f"{distance:.4g}"
 
@@ -201,7 +211,7 @@ def _shift_clause(regions: list[Region], released: Sequence[np.ndarray]) -> str:
 
 
 def radius_sentence(region: Region) -> str:
-    """Return the radius of a region in words; that of a mean direction is its α95.
+    """Return the radius of a region in words; for a mean direction it is its α95.
 
     A region that is all of the ball of the records is not called so.
 

@@ -1,5 +1,4 @@
 """Private permutation tests of whether samples have the same distribution.
-
 Each test is a private release of one bit, with a certificate. `k_sample_test` does the
 work for all of them; the statistics are in `kernel.py` and the mechanism is in
 `permutation.py`.
@@ -305,6 +304,8 @@ def _average_persons(
     statistic: type[KernelStatistic],
 ) -> list[np.ndarray]:
     """Return one record for each person of each sample: the Fréchet mean of their records.
+
+    With `groups` a test protects people, so that each person must count as one record.
 
     Parameters
     ----------

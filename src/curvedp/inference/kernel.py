@@ -1,5 +1,4 @@
 """Kernel statistics that measure how far apart samples on a manifold are.
-
 The kernel is Gaussian in the normal coordinates z of the public ball:
 k(x, y) = exp(−|z_x − z_y|²/2ℓ²), with a bandwidth ℓ of two fifths of the radius. It is
 positive definite on every manifold, because the coordinates are Euclidean, and

@@ -1,8 +1,11 @@
-"""Confidence regions of a geodesic that was fitted by a private descent.
+"""Confidence regions of a geodesic that was fitted by a private descent. A *pair* is a
+point and velocities there, which determine the geodesic. The last release of the
+descent is a linearization of the regression at a pair (`Neighborhood`); its noise and
+its error bound the distance to the true pair.
 
-The last release of the descent is a linearization of the regression at a pair (p, V) of
-a point and velocities (`Neighborhood`): the mean clipped direction g, the normal matrix
-Ñ = mean aaᵀ, and the mean remainder ẽ, all with noise.
+The linearization at a pair (p, V) of a point and velocities consists of the mean
+clipped direction g, the normal matrix Ñ = mean aaᵀ, and the mean remainder ẽ, all with
+noise.
 
 Theorem (docs/theory/inference.md, Theorem I5). Let λ be the least eigenvalue of Ñ, q a
 bound on the noise in g, and χ the remainder ẽ plus bounds on the noise in ẽ and in Ñ.

@@ -1,4 +1,7 @@
-"""Private permutation tests: the mechanism that releases whether a test rejects.
+"""Private permutation tests: the mechanism that releases whether a test rejects. Noise
+is added to a statistic of the samples and to its values after random permutations of
+the records. The test rejects if the first noisy value is among the largest; only this
+one bit is released.
 
 The test (Kim & Schrab, arXiv:2310.19043) adds independent noise of one law to a
 statistic T₀ and to its B permuted values. It rejects if the noisy T₀ is among the
@@ -334,8 +337,10 @@ class PermutationMechanism(Mechanism):
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Draw the decision: one bit, which is 1 if the test rejects.
 
-        Every statistic gets its own noise. The test rejects if the rank of the first
-        statistic among all is at most `n_allowed`. The rank itself is not released.
+        Every statistic gets its own noise. Rank 1 is the largest statistic. The test
+        rejects if the rank of the first statistic (of the data as they are) is at most
+        `n_allowed`, the largest rank at which a test of this level may reject. The rank
+        itself is not released.
 
         Parameters
         ----------
@@ -350,7 +355,10 @@ class PermutationMechanism(Mechanism):
             The p-value (1 unless the test rejects), with the bit as its only integer.
         """
         values = self.statistic.permuted(data, self.permutations, source)
+        # The slack bounds the error of the noise's law (`Draw.slack`).
         noisy, slack = self._add_noise(values, source)
+        # The first statistic is that of the data, the others are permuted. Ties count
+        # against rejection.
         rank = 1 + sum(other >= noisy[0] for other in noisy[1:])
         is_rejected = int(rank <= self.n_allowed)
         return Draw(self._pvalue(is_rejected), [np.array([is_rejected])], slack)
@@ -381,6 +389,8 @@ class PermutationMechanism(Mechanism):
 
     def _add_noise(self, values: np.ndarray, source: Source) -> NoisyStatistics:
         """Add exact noise to each statistic, and return the results on the grid.
+
+        The rank of the first result among all of them decides the test.
 
         Parameters
         ----------

@@ -1,5 +1,4 @@
 """Asymptotic confidence regions for the Fréchet mean of a population.
-
 They are for releases that no finite-sample theorem covers: means in a ball that was
 found privately, and means in wide balls. The mean logarithm of n independent records is
 nearly normal (central limit theorem). Its covariance has a trace of at most V/n, where
@@ -25,13 +24,17 @@ from curvedp.inference.shapes import (
     mean_square_bound,
     noise_quantiles,
     shape_after_gradient,
+    step_after_gradient,
+    whole_ball,
 )
 from curvedp.laws import RiemannianGaussian
 
-# The fractions of 1 − level that are spent on the mean square, and on the length of the
-# mean logarithm. The values are choices; they cost little.
+# The fractions of 1 − level that are spent on the mean square, and on bounds of the
+# length of the mean logarithm from below and from above. The values are choices; they
+# cost little.
 _MEAN_SQUARE_SHARE = 0.05
 _LENGTH_SHARE = 0.05
+_LONGEST_SHARE = 0.05
 
 # The radius of a region is found by at most this many rounds of a fixed-point
 # iteration; each adds this relative excess.
@@ -118,11 +121,18 @@ def _shape_from_gradient(
     ball: Ball,
     n: int,
 ) -> Shape:
-    """Return the ball of `shape_after_gradient`, with sampling error counted as noise.
+    """Return the ball about exp_w(t·g), with sampling error counted as noise.
 
-    The drawn gradient differs from the population's by the noise and by the sampling
-    error of a mean of n logarithms. The theorem about the records' mean holds for the
-    population's with the quantile of their sum.
+    If no variance was released with the gradient, it is the ball of
+    `shape_after_gradient`, whose two bounds are added up. Otherwise it follows from the
+    law of the sum.
+
+    Theorem (docs/theory/inference.md, Theorem I9). The drawn gradient g at w differs
+    from the population's, G, by N + S: noise, and the sampling error of a mean of n
+    logarithms. The population's mean is within E of exp_w(t·G) by Theorem I2, so its
+    logarithm at w differs from t·G by a fixed vector e of length at most E·s/sin s. The
+    mean is within the stretch of exp times |t·(N + S) + e| of exp_w(t·g). The radius is
+    a quantile of that, the largest one over e and over the covariances of S.
 
     Parameters
     ----------
@@ -146,21 +156,42 @@ def _shape_from_gradient(
     """
     failure = 1 - level
     variability = _variability(draw, failure)
-    used_share = _MEAN_SQUARE_SHARE + _LENGTH_SHARE if variability.is_released else 0.0
+    variance = variability.variance / (n - 1)
+    theorem = "asymptotic, for many records (central limit theorem); "
+    if not variability.is_released:
+        quantile = noise_and_sampling_quantile(draw, variance, level)
+        shape = shape_after_gradient(manifold, statistic, draw, quantile, 0.0)
+        if shape.is_as_wide_as_ball:
+            return shape
+        theorem += "the ball bounds the variance of the records"
+        return shape._replace(theorem=theorem)
+
+    # The true gradient is at most this long.
+    drawn_length = float(np.linalg.norm(draw.value))
+    error_bound = noise_and_sampling_quantile(
+        draw, variance, 1 - _LONGEST_SHARE * failure
+    )
+    longest = min(draw.max_length, drawn_length + error_bound)
+    step = step_after_gradient(
+        manifold, statistic, draw, longest, variability.root_mean_square
+    )
+    if step is None or step.distance_to_mean >= ball.radius:
+        return whole_ball(ball)
+
+    # No point of the segment from t·g to the mean's logarithm is farther than this.
+    reach = step.size * longest + step.distance_to_mean
+    offset = chart_stretch(manifold, reach) * step.distance_to_mean
+    used_share = _MEAN_SQUARE_SHARE + _LENGTH_SHARE + _LONGEST_SHARE
     quantile = noise_and_sampling_quantile(
-        draw, variability.variance / (n - 1), 1 - (1 - used_share) * failure
+        draw, variance, 1 - (1 - used_share) * failure, step.size, offset
     )
-    shape = shape_after_gradient(
-        manifold, statistic, draw, quantile, 0.0, variability.root_mean_square
-    )
-    reason = "the ball bounds the variance of the records"
-    if variability.is_released:
-        reason = "the variance of the records was released with their mean"
-    if shape.radius >= ball.radius:
-        return shape
-    return shape._replace(
-        theorem=f"asymptotic, for many records (central limit theorem); {reason}"
-    )
+    radius = exp_stretch(manifold, step.size * longest + offset) * quantile
+    if radius >= ball.radius:
+        return whole_ball(ball)
+    g = draw.value * (draw.max_length / max(drawn_length, draw.max_length))
+    assert draw.base is not None  # A gradient is taken somewhere.
+    theorem += "the variance of the records was released with their mean"
+    return Shape(draw.base, radius, theorem, step=step.size * g)
 
 
 def _variability(draw: NoisyDraw, failure: float) -> Variability:
@@ -297,13 +328,18 @@ def _radius_about_mean(
 
 
 def noise_and_sampling_quantile(
-    draw: NoisyDraw, variance: float, level: float
+    draw: NoisyDraw,
+    variance: float,
+    level: float,
+    factor: float = 1.0,
+    offset: float = 0.0,
 ) -> float:
-    """Return a quantile of |N + S| for the noise N of a draw and a normal S.
+    """Return a quantile of |t·(N + S) + e| for the noise N of a draw and a normal S.
 
-    Only the trace of the covariance of S is known. The quantile is the largest one over
-    covariances with k equal eigenvalues and no others, for several k. At the usual
-    levels that is k = 1 (Székely & Bakirov 2003, for S alone).
+    Only the trace of the covariance of S and the length of the fixed vector e are
+    known. The quantile is the largest one over covariances with k equal eigenvalues and
+    no others, for several k, with e along one of their axes. At the usual levels that
+    is k = 1 (Székely & Bakirov 2003, for S alone).
 
     Parameters
     ----------
@@ -313,6 +349,10 @@ def noise_and_sampling_quantile(
         The trace of the covariance of S.
     level : float
         The probability.
+    factor : float
+        t ≥ 0.
+    offset : float
+        The length of e.
 
     Returns
     -------
@@ -334,10 +374,12 @@ def noise_and_sampling_quantile(
         scale = _noise_scales(rng, draw, noise, other_squares)
 
         sampling = sqrt(variance / k) * rng.standard_normal((_SIMULATED_DRAWS, k))
-        squares = np.sum((scale[:, None] * noise + sampling) ** 2, axis=1)
-        lengths = np.sqrt(squares + scale**2 * other_squares)
+        errors = factor * (scale[:, None] * noise + sampling)
+        across = (factor * scale) ** 2 * other_squares
+        errors[:, 0] += offset
+        lengths = np.sqrt(np.sum(errors**2, axis=1) + across)
         quantiles.append(float(np.quantile(lengths, level)))
-    rounding = sqrt(d) * draw.grid_width / 2
+    rounding = factor * sqrt(d) * draw.grid_width / 2
     return _SIMULATION_MARGIN * max(quantiles) + rounding
 
 

@@ -1,4 +1,7 @@
-"""Confidence regions for released statistics, computed from certificates alone.
+"""Confidence regions for released statistics, computed from certificates alone. A
+*region* is a ball or an interval that contains the true value with a stated probability
+(its *level*). The true value is that of the records, or that of the population from
+which they were drawn.
 
 A region for the records' statistic is a quantile of the noise law around the draw
 BEFORE shrinkage and projection, which the certificate keeps. A region for the
@@ -39,9 +42,10 @@ from curvedp.privacy import Guarantee, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.release.choose import choose_mechanism
 from curvedp.release.rebuild import mechanism_of, recorded_draw_of
+from curvedp.release.unclip import ClippedVariance, clipped_variance_of
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.geodesic import GeodesicLine
-from curvedp.statistics.searched_ball import BallSearchStatistic, SearchedVariance
+from curvedp.statistics.searched_ball import BallSearchStatistic
 from curvedp.statistics.second_moment import SecondMoment
 from curvedp.statistics.tangent_moments import (
     SearchedTangentMoments,
@@ -76,11 +80,14 @@ class _ReleasedDraw(NamedTuple):
         one in a ball that was found privately.
     recorded_draw : NoisyDraw
         The drawn numbers, with the noise law.
+    clipped_variance : ClippedVariance or None
+        For a variance in a private ball: what is known of the records outside it.
     """
 
     mechanism: Mechanism
     statistic: Statistic
     recorded_draw: NoisyDraw
+    clipped_variance: ClippedVariance | None = None
 
 
 def region_of(
@@ -301,6 +308,9 @@ def consistent(
 def _check_same_target(first: Certificate, second: Certificate) -> None:
     """Refuse releases that cannot be of the same statistic of the same records.
 
+    Regions for one statistic of the same records must overlap. Regions of different
+    statistics say nothing about each other.
+
     Parameters
     ----------
     first, second : Certificate
@@ -359,7 +369,8 @@ def _released_draw(certificate: Certificate) -> _ReleasedDraw:
         # The region is about the mean; `tangent_regions` has those of the variances.
         gradient = gradient_of_moments(statistic, recorded_draw)
         return _ReleasedDraw(mechanism, statistic.frechet_mean, gradient)
-    return _ReleasedDraw(mechanism, statistic, recorded_draw)
+    clipped_variance = clipped_variance_of(certificate)
+    return _ReleasedDraw(mechanism, statistic, recorded_draw, clipped_variance)
 
 
 def _shapes(
@@ -447,7 +458,7 @@ def _build_region(
     Region
         The region in the frame of the records, with its description in words.
     """
-    mechanism, statistic, draw = released
+    mechanism, statistic, draw, clipped_variance = released
     is_of_population = of == "population"
     if isinstance(statistic, GeodesicLine):
         error = None
@@ -468,8 +479,8 @@ def _build_region(
     if isinstance(statistic, FrechetMean) and statistic.value_ball is not None:
         is_as_wide_as_ball |= shape.radius >= statistic.value_ball.radius
     theorem = shape.theorem
-    if isinstance(mechanism.statistic, SearchedVariance):
-        theorem = _clipped_variance(mechanism)
+    if clipped_variance is not None:
+        theorem = _describe_clipping(clipped_variance)
     if isinstance(mechanism.statistic, FrechetMean):
         theorem += _narrower_region(mechanism, level, shape.radius, of)
     description = _describe(mechanism.statistic, draw, of, components, unit_words)
@@ -510,7 +521,7 @@ def _population_shape(
     manifold, shape : Manifold, Shape
         Where the value lives, and the region there.
     """
-    mechanism, statistic, draw = released
+    mechanism, statistic, draw, _ = released
     has_asymptotic_region = isinstance(statistic, FrechetMean) and components is None
     if has_asymptotic_region and draw.mean_square is not None:
         shape = asymptotic_shape(statistic.value_space, statistic, draw, level)
@@ -530,28 +541,40 @@ def _population_shape(
     return manifold, shape._replace(theorem=theorem)
 
 
-def _clipped_variance(search: Any) -> str:
+def _describe_clipping(clipped: ClippedVariance) -> str:
     """Say what the region of a variance in a private ball does not cover.
+
+    No theorem bounds how far out the clipped records are, so the region is never called
+    exact, and the estimate has no region.
 
     Parameters
     ----------
-    search : PrivateBallMechanism
-        The mechanism that found the ball; it says which fraction of the records its
-        search leaves outside, or None.
+    clipped : ClippedVariance
+        What is known of the records outside the ball.
 
     Returns
     -------
     str
         A sentence for the place of the theorem.
     """
-    clipped_fraction = search.clipped_share
     outside = "some"
-    if clipped_fraction is not None:
-        outside = f"about {clipped_fraction:.0%}"
+    if clipped.share_outside is not None:
+        outside = f"about {clipped.share_outside:.0%}"
+    cause = f"the search for the ball leaves {outside} of the records outside"
+    if clipped.is_in_smaller_ball:
+        cause = (
+            "the ball that was found is too wide for a unique or an accurate mean, and "
+            "the records are clipped to a smaller one"
+        )
+    excess = "larger by an unknown amount"
+    if clipped.estimate is not None:
+        excess = (
+            f"larger: about {clipped.estimate:.4g} if squared distances have a Gamma "
+            "law, which no theorem says"
+        )
     return (
-        "it covers the noise, not the clipping: the search for the ball leaves "
-        f"{outside} of the records outside, and the variance of the records themselves "
-        "is larger by an unknown amount"
+        f"it covers the noise, not the clipping: {cause}, and the variance of the "
+        f"records themselves is {excess}"
     )
 
 

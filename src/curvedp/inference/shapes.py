@@ -1,8 +1,10 @@
 """Confidence sets for what a mechanism has drawn, by one theorem for each kind of draw.
+A `NoisyDraw` holds a noisy number and says which unknown quantity it was made about; a
+`Shape` is the set in which that quantity lies with a stated probability.
 
-A `NoisyDraw` says which unknown quantity a draw was made about. The functions in
-`SHAPES` turn it into a `Shape`, and `curvedp.inference.region` turns that into a public
-`Region`. The proofs are in docs/theory/inference.md.
+The functions in `SHAPES` turn a `NoisyDraw` into a `Shape`, and
+`curvedp.inference.region` turns that into a public `Region`. The proofs are in
+docs/theory/inference.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -424,10 +426,13 @@ def shape_after_gradient(
     one, and q the quantile of the noise. Then |G| ≤ min(reach, |g| + q).
 
     Theorem (docs/theory/inference.md, Theorem I2). Let D bound the distances from
-    exp_w(u·G), 0 ≤ u ≤ t, to the records, and let λ ≤ Hess ≤ H there. The mean is
-    within ρ of exp_w(t·G) for every ρ with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The
-    point exp_w(t·g) is within t·q·sinh(s)/s of exp_w(t·G), with s the length of the
-    step in units of curvature. On flat space the radius is q, which is exact.
+    exp_w(u·G), 0 ≤ u ≤ t, to the records, and m the root mean square of those from w.
+    Let λ ≤ Hess ≤ H for all mean Hessians of records with these two bounds. For tH ≤ 2
+    the root mean square does not exceed m on the way to exp_w(t·G), nor from there to
+    the mean, because the cost falls. The mean is within ρ of exp_w(t·G) for every ρ
+    with ρ·λ(D + ρ) ≥ max(1 − tλ, tH − 1)·|G|. The point exp_w(t·g) is within
+    t·q·sinh(s)/s of exp_w(t·G), with s the length of the step in units of curvature. On
+    flat space the radius is q, which is exact.
 
     The center of the ball is exp_w(t·g). If the theorem gives no smaller ball than that
     of the records, the latter is the region.
@@ -460,48 +465,118 @@ def shape_after_gradient(
         If records in the ball may have several means, or the curvature has no upper
         bound.
     """
-    w = _base_of(draw)
     g = _shorten(draw.value, draw.max_length)
     longest_gradient = min(draw.max_length, float(np.linalg.norm(g)) + quantile)
+    step = step_after_gradient(
+        manifold, statistic, draw, longest_gradient, root_mean_square
+    )
     ball = statistic.value_ball
     assert ball is not None  # Gradients are of means of records in a ball.
-    curvature_roots(manifold)  # This refuses a space whose curvature has no bound.
-    _check_unique_mean(manifold, ball)
-    whole_ball = Shape(
+    if step is None:
+        return whole_ball(ball)
+
+    # From exp_w(t·g) to exp_w(t·G), from there to the mean, and to the population's.
+    t = step.size
+    noise_distance = exp_stretch(manifold, t * longest_gradient) * t * quantile
+    radius = noise_distance + step.distance_to_mean + sampling_error
+    if radius >= ball.radius:
+        return whole_ball(ball)
+    theorem = "conservative: one step by Hessian bounds (Karcher)"
+    if step.is_exact:
+        theorem = "exact: quantile of the noise"
+    return Shape(_base_of(draw), radius, theorem, None, t * g)
+
+
+def whole_ball(ball: Ball) -> Shape:
+    """Return the ball of the records as the region of their mean.
+
+    Parameters
+    ----------
+    ball : Ball
+        The ball into which the records were clipped.
+    """
+    return Shape(
         ball.center,
         ball.radius * (1 + CHART_ERROR),
         "the whole ball: a gradient gives no narrower region",
         is_as_wide_as_ball=True,
     )
 
-    distance_to_center = float(manifold.dist(ball.center, w))
+
+class GradientStep(NamedTuple):
+    """A step along a gradient toward the mean.
+
+    Attributes
+    ----------
+    size : float
+        t, by which the gradient is multiplied.
+    distance_to_mean : float
+        A bound on the distance from exp_w(t·G), for the true gradient G, to the mean.
+    is_exact : bool
+        Whether that point is the mean, as on flat space.
+    """
+
+    size: float
+    distance_to_mean: float
+    is_exact: bool
+
+
+def step_after_gradient(
+    manifold: Manifold,
+    statistic: Statistic,
+    draw: NoisyDraw,
+    longest_gradient: float,
+    root_mean_square: float,
+) -> GradientStep | None:
+    """Return the step after which the mean is nearest, by Theorem I2.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        Where the records and their mean live.
+    statistic : Statistic
+        The mean; its `value_ball` is the ball of the records.
+    draw : NoisyDraw
+        The drawn gradient at w = `draw.base`.
+    longest_gradient : float
+        A bound on the length of the true gradient.
+    root_mean_square : float
+        A bound on the root mean square length of the records' logarithms at w; inf
+        where none is known.
+
+    Returns
+    -------
+    GradientStep or None
+        None if squared distances need not be convex as far as the mean may be.
+
+    Raises
+    ------
+    ParameterError
+        If records in the ball may have several means, or the curvature has no upper
+        bound.
+    """
+    ball = statistic.value_ball
+    assert ball is not None  # Gradients are of means of records in a ball.
+    curvature_roots(manifold)  # This refuses a space whose curvature has no bound.
+    _check_unique_mean(manifold, ball)
+
+    distance_to_center = float(manifold.dist(ball.center, _base_of(draw)))
     farthest_record = distance_to_center + ball.radius
     farthest = farthest_record + longest_gradient
+    # The root mean square distance from w, which bounds those from all later points.
     spread = min(root_mean_square, farthest_record)
-    lowest, highest = mean_hessian_bounds(manifold, farthest, spread + longest_gradient)
+    lowest, highest = mean_hessian_bounds(manifold, farthest, spread)
     # A refusal here would depend on the draw, and what is not refused would then cover
     # less often than it says.
     is_convex_nearby = distance_to_center + longest_gradient < manifold.convexity_radius
     if not (is_convex_nearby and lowest > 0):
-        return whole_ball
+        return None
 
     # The step size t makes max(1 − tλ, tH − 1) least, by which the gradient shrinks.
     t = min(1.0, 2 / (lowest + highest))
     gradient_left = longest_gradient * max(1 - t * lowest, t * highest - 1)
-
-    # From exp_w(t·g) to exp_w(t·G), from there to the mean, and to the population's.
-    mean_distance = _distance_to_mean(
-        manifold, farthest, spread + longest_gradient, gradient_left
-    )
-    noise_distance = exp_stretch(manifold, t * longest_gradient) * t * quantile
-    radius = noise_distance + mean_distance + sampling_error
-    if radius >= ball.radius:
-        return whole_ball
-    is_flat = lowest == highest == 1
-    theorem = "conservative: one step by Hessian bounds (Karcher)"
-    if is_flat:
-        theorem = "exact: quantile of the noise"
-    return Shape(w, radius, theorem, None, t * g)
+    distance = _distance_to_mean(manifold, farthest, spread, gradient_left)
+    return GradientStep(t, distance, is_exact=lowest == highest == 1)
 
 
 def mean_square_bound(draw: NoisyDraw, failure_probability: float) -> float:
@@ -574,6 +649,8 @@ def shape_from_two_moments(
 def _check_unique_mean(manifold: Manifold, ball: Ball) -> None:
     """Raise `ParameterError` if records in a ball of this radius may have several means.
 
+    A region about the mean says nothing if there are several.
+
     Parameters
     ----------
     manifold : Manifold
@@ -605,7 +682,8 @@ def _distance_to_mean(
 
     Proof. Follow the flow of −∇f from the point. While it stays within ρ, the length of
     the gradient falls at least as fast as e^{−λt}. So the path is at most |∇f|/λ ≤ ρ
-    long: it never leaves the ball, and ends where the gradient is 0, at the mean.
+    long: it never leaves the ball, and ends where the gradient is 0, at the mean. The
+    cost falls along the flow, so the root mean square distance does not grow.
 
     λ(ρ) falls with ρ, so ρ is found by the fixed-point iteration ρ ← |∇f|/λ(ρ) from
     ρ = 0. Its iterates grow toward the fixed point and would reach it only in the
@@ -619,7 +697,8 @@ def _distance_to_mean(
     farthest : float
         A bound on the distance of the records from the point.
     spread : float
-        A bound on the root mean square of these distances.
+        A bound on the root mean square of these distances, at the point or at one with
+        a higher cost.
     gradient : float
         The length |∇f| of the gradient at the point, or a bound on it.
 
@@ -632,9 +711,7 @@ def _distance_to_mean(
     for _ in range(_MAX_ROUNDS):
         # Bounds on the distances of the records from points within `distance`.
         largest_distance = farthest + distance
-        lowest_eigenvalue, _ = mean_hessian_bounds(
-            manifold, largest_distance, spread + distance
-        )
+        lowest_eigenvalue, _ = mean_hessian_bounds(manifold, largest_distance, spread)
         is_within_injectivity = largest_distance < manifold.injectivity_radius
         if not (lowest_eigenvalue > 0 and is_within_injectivity):
             return inf

@@ -1,5 +1,4 @@
 """Error bars for what is computed from synthetic records.
-
 Whoever analyses a synthetic file as if its records were real forgets three errors: the
 real records are a sample, the release added noise, and the file is a sample of the
 released law. `combine_synthetic` estimates all three from the certificate, without data
@@ -221,14 +220,14 @@ def _simulate_release(
     ReleasedPopulation
         The law that a release from these records would have published.
     """
-    drawn = population.sample_canonical(n, rng)
+    sample = population.sample_canonical(n, rng)
     statistic = mechanism.statistic
     predictor = None
     if statistic.x_range is not None:
         low, high = statistic.x_range
-        predictor = 2 * (drawn.predictor - low) / (high - low) - 1
-    records = open_records(drawn.points, statistic.manifold.point_shape, min_records=1)
-    data = PopulationData(records, drawn.class_index, predictor)
+        predictor = 2 * (sample.predictor - low) / (high - low) - 1
+    records = open_records(sample.points, statistic.manifold.point_shape, min_records=1)
+    data = PopulationData(records, sample.class_index, predictor)
     queries = mechanism.queries(data)
     released: ReleasedPopulation = mechanism.run(
         queries, mechanism.simulated_noise(rng)

@@ -1,5 +1,4 @@
 """Confidence regions for a private tangent covariance: its mean, variances, directions.
-
 A release of `TangentMoments` is the mean logarithm G and the second moment S of the
 records at a center c, with Gaussian (or Laplace) noise. The regions here are about the
 Fréchet mean of the records, and about C = S − GGᵀ, the covariance of their logarithms
@@ -382,6 +381,8 @@ def directions_region(
     """
     noisy = _noisy_covariance(certificate, level)
     dim = len(noisy.drawn)
+
+    # Treat the noisy covariance as a released second moment, whose region is known.
     vector = symmetric_to_vector(noisy.drawn)
     law = RiemannianGaussian(Euclidean(vector.size), noisy.noise)
     manifold, shape = principal_subspaces(
@@ -391,6 +392,7 @@ def directions_region(
         components,
         noisy.error_of_mean,
     )
+
     description = (
         "the leading directions of the covariance of the logarithms of the records, "
         "shortened to the radius"

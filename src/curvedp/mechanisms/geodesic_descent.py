@@ -1,8 +1,7 @@
-"""Geodesic regression by private descent on the tangent bundle.
-
-It works on any symmetric space and for any number of predictors. Noisy gradient steps
-come first, and their iterates are averaged. A final noisy release, which costs as much
-as all the steps together, then gives one Newton step and a confidence region.
+"""Geodesic regression by private descent. The geodesic that fits responses to
+predictors is a pair of a point p and velocities at p. Noisy gradient steps move the
+pair, and their iterates are averaged. A last noisy release, as costly as all steps
+together, refines it and gives a confidence region.
 """
 
 from collections.abc import Callable
@@ -394,6 +393,8 @@ class BundleDescentMechanism(
     def _replay(self, integers: Any) -> tuple[PointAndVelocities, np.ndarray]:
         """Repeat the descent of a release without records, from its recorded integers.
 
+        `verify` and confidence regions call it with the noisy integers of a certificate.
+
         Parameters
         ----------
         integers : list of lists of int
@@ -500,14 +501,14 @@ class BundleDescentMechanism(
         domain = self.domain
         rate = _step_rate(manifold, domain)
         point = self.statistic.ball.center
-        velocities = np.zeros((domain.predictors, *manifold.point_shape))
+        velocities = np.zeros((domain.n_predictors, *manifold.point_shape))
         iterates: list[PointAndVelocities] = []
 
         for step in range(self.steps):
             direction = noisy_direction(point, velocities)
-            move = direction.reshape(1 + domain.predictors, manifold.dim)
+            move = direction.reshape(1 + domain.n_predictors, manifold.dim)
             point_move = rate * move[0]
-            velocity_move = rate / (2 * domain.predictors) * move[1:] / PREDICTOR_UNIT
+            velocity_move = rate / (2 * domain.n_predictors) * move[1:] / PREDICTOR_UNIT
             point, velocities = self._apply_step(
                 point, velocities, point_move, velocity_move
             )
@@ -600,7 +601,7 @@ def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:
     int
         The number of steps, at most 1000.
     """
-    n_predictors = domain.predictors
+    n_predictors = domain.n_predictors
     rate = _step_rate(manifold, domain)
     # The farthest point from the center that a geodesic of the domain reaches.
     farthest = domain.radius + n_predictors * domain.speed * MAX_PREDICTOR
@@ -631,7 +632,7 @@ def _step_rate(manifold: Manifold, domain: Domain) -> float:
         The fraction of a direction by which each step moves, at most 1.
     """
     # How far a prediction can be from the middle point of its geodesic.
-    longest_prediction = domain.predictors * domain.speed * MAX_PREDICTOR
+    longest_prediction = domain.n_predictors * domain.speed * MAX_PREDICTOR
     stretch = exp_differential_bounds(manifold, longest_prediction).point
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
     # The limit of s·coth s for s → 0 is 1.

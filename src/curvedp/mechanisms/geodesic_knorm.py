@@ -1,4 +1,7 @@
-"""Geodesic regression by one K-norm gradient draw on the tangent bundle, for pure ε."""
+"""Geodesic regression by one K-norm gradient draw on the tangent bundle, for pure ε. A
+*model* is a pair (p, v) of a point and a velocity at it: a point of the tangent bundle.
+Models are drawn with density ∝ exp(−‖∇E‖/s), where E is half the mean squared residual.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from curvedp.mechanisms.knorm_gradient import KNormMechanism, check_width, draw_
 from curvedp.randomness import Source
 from curvedp.regression import bounds
 from curvedp.regression.bounds import MAX_PREDICTOR, PREDICTOR_UNIT, Domain
-from curvedp.regression.gradient import clipped_gradient, prediction_distances
+from curvedp.regression.gradient import descent_direction_function, prediction_distances
 from curvedp.statistics.geodesic import (
     GeodesicLine,
     PointAndVelocities,
@@ -174,10 +177,12 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         super().__post_init__()
         domain = self.domain
         bundle_dimension = 2 * self.manifold.dim
-        if domain.predictors > 1:
+
+        # Refuse what the exact sampler cannot draw, or not in reasonable time.
+        if domain.n_predictors > 1:
             raise UnattainableGuarantee(
                 "exact K-norm sampling takes one predictor, not "
-                f"{domain.predictors}; use the method dp-rgd"
+                f"{domain.n_predictors}; use the method dp-rgd"
             )
         if bundle_dimension > _MAX_BUNDLE_DIMENSION:
             raise UnattainableGuarantee(
@@ -185,6 +190,8 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
                 f"dimension {bundle_dimension}, at most {_MAX_BUNDLE_DIMENSION} is "
                 "possible; use the method dp-rgd"
             )
+
+        # Predictions are at most this far from the center of the ball.
         lower_curvature = self.manifold.curvature_bounds[0]
         width = domain.radius + domain.speed * MAX_PREDICTOR
         if sqrt(max(0.0, -lower_curvature)) * width > _WIDEST_BUNDLE:
@@ -319,7 +326,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             domain.data_radius * unit,
         )
         clips = bounds.endpoint_clips(model_domain.clip, predictor)
-        gradient = clipped_gradient(
+        descent_directions = descent_direction_function(
             model, predictor, model_responses, clips, model_domain.data_radius
         )
         distances = np.asarray(model.dist(model.origin, model_responses))
@@ -329,7 +336,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
 
         def norm(point: np.ndarray, velocity: np.ndarray) -> np.ndarray:
             """Return the norm of the gradient at each point with its velocity."""
-            return bounds.endpoint_norm(*gradient(point, velocity))
+            return bounds.endpoint_norm(*descent_directions(point, velocity))
 
         def constants(
             point: np.ndarray, velocity: np.ndarray, radius: np.ndarray
@@ -430,6 +437,9 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         self, point: np.ndarray, velocity: np.ndarray
     ) -> PointAndVelocities:
         """Map a point and a velocity of the model space back to the original space.
+
+        The geodesic is drawn in a space of curvature −1, 0 or 1, where lengths are in
+        other units.
 
         Parameters
         ----------

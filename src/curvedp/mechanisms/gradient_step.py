@@ -1,7 +1,8 @@
-"""One noisy clipped gradient step from the public center: a private mean on every manifold.
+"""One noisy gradient step from the public center: a private mean on every manifold. The
+step is v = mean log_c xᵢ + noise, where the logarithms of the records xᵢ at the center
+c of a public ball are clipped to its radius r. The release is exp_c v.
 
-v = mean log_c xᵢ + noise is released as exp_c v, c the center of a public ball of
-radius r. Each logarithm depends on its own record alone and has length at most r, so
+Each logarithm depends on its own record alone and has length at most r, so
 the *computed* mean moves by at most 2r/n: no curvature, no solver error and no
 convexity limit enters. Its bias is of second order in the distance from the center to
 the mean.
@@ -690,6 +691,9 @@ def _sum_clipped_logs(
     points: np.ndarray,
 ) -> np.ndarray:
     """Clip some records into the public ball, and return the exact sum of their logarithms.
+
+    The mean of the logarithms, from which the step is made, is the sum of these sums
+    over all blocks of records, divided by n.
 
     Parameters
     ----------

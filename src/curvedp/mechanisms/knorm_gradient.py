@@ -1,5 +1,4 @@
 """The K-norm gradient mechanism, drawn exactly, for pure ε.
-
 The release is one draw of the density ∝ exp(−‖∇E(x; D)‖/s) on a public domain, where
 ∇E(x; D) is the gradient at x of an energy of the records D (Reimherr & Awan 2019; on
 manifolds Soto et al. 2022). Let Δ be its sensitivity. Between neighboring data sets the
@@ -360,7 +359,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int
     ) -> np.ndarray:
-        """Draw points by the float sampler. They are NOT private.
+        """Draw points by the float sampler, to predict errors. The points are NOT private.
 
         Parameters
         ----------

@@ -1,9 +1,11 @@
 """A private Fréchet mean by noisy Newton steps, on spheres and in hyperbolic spaces.
+Each step releases, with noise, the gradient at a public point and two numbers that
+estimate the Hessian. Noisy numbers are integers on a public grid; a certificate lists
+them, and `verify` replays the steps from them.
 
-Each step releases the noisy gradient of the Fréchet function (half the mean squared
-distance to the records) at the current point, which is already public, and two noisy
-numbers from which the mean Hessian H is estimated. The step is the gradient divided by
-H.
+The gradient is that of the Fréchet function (half the mean squared distance to the
+records) at the current point. The step is the gradient divided by the estimated mean
+Hessian H.
 
 For a record at distance s (in radii of curvature) in the direction u let t = |1 − s·ct
 s|, where ct is cot on spheres and coth in hyperbolic space. Then H = 1 ± mean t·(1 −
@@ -373,7 +375,7 @@ class NewtonMechanism(
 
     @property
     def _largest_excess(self) -> float:
-        """The largest Hessian excess of a record, that of one on the ball's boundary."""
+        """The largest Hessian excess of a record; records on the ball's boundary have it."""
         return float(self._hessian_excess(np.asarray(self.radius)))
 
     def _hessian_excess(self, distance: np.ndarray) -> np.ndarray:
@@ -518,17 +520,29 @@ class NewtonMechanism(
         return np.asarray(self.post_process(run.points[0]))
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check that the stated steps and their noise follow from the integers.
+        """Check that the stated steps follow from the released integers.
+
+        The steps are computed again from the integers on the public grid, and compared
+        with those that the certificate states.
 
         Parameters
         ----------
         certificate : Certificate
             The certificate of a release.
+
+        Returns
+        -------
+        list of Check
+            A single check. It passes if the certificate states the same steps with the
+            same noise scales as the replay.
         """
         run = self._replay(certificate.release["integers"])
-        stages = certificate.release["stages"]
-        # The second check is about shares, which these stages do not list.
-        return check_transcript(self._transcript(run), stages)[:1]
+        stated_stages = certificate.release["stages"]
+        stages_check, _shares_check = check_transcript(
+            self._transcript(run), stated_stages
+        )
+        # The second check is about shares of the budget, which Newton steps do not have.
+        return [stages_check]
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
         """Return the last noisy gradient of a certificate, with the law of its noise.
@@ -853,6 +867,9 @@ class NewtonMechanism(
     ) -> np.ndarray:
         """Return the mean logarithm of the records at each point.
 
+        It is minus the gradient of the Fréchet function (half the mean squared distance
+        to the records), to which a step adds noise. NOT private.
+
         Parameters
         ----------
         points : array of shape (1 or runs, *point_shape)
@@ -1037,6 +1054,9 @@ class NewtonMechanism(
 
     def _hessian(self, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean Hessian along the axis and, on average, across it.
+
+        A Newton step divides the gradient by it, component by component. It is computed
+        from two released numbers, so this is post-processing.
 
         Parameters
         ----------

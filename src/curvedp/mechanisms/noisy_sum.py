@@ -1,4 +1,7 @@
-"""Noise about a sum over records whose number is private, for adding or removing one."""
+"""Noise about a sum over records whose number is private. Neighboring data sets differ
+by one record that is added or removed, so the sum moves by at most the largest length
+of one record's vector, half of what replacing a record costs.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -140,7 +143,7 @@ class SumMechanism(VectorMechanism):
             return np.asarray(self.statistic.read_sum(value, noise_std))
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
-        """Compute the released value again from the integers in a certificate.
+        """Compute the released value again from a certificate's noisy integers.
 
         Parameters
         ----------

@@ -1,5 +1,4 @@
 """What the private optimizers release, as mechanisms that `verify` can recompute.
-
 Optimizers (`curvedp.optim`) release noisy gradients many times over. The draws are made
 there, in floats; here is what they cost.
 """
@@ -198,7 +197,7 @@ class DescentMechanism(OptimizerMechanism):
 
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
-        """The guarantee of all steps: that of one release with √T times the sensitivity."""
+        """The guarantee of all T steps: as of one release with √T times the sensitivity."""
         total_sensitivity = sqrt(self.steps) * self.sensitivity
         return gaussian_profile(0.0, 1, self.noise, total_sensitivity)
 

@@ -1,5 +1,4 @@
 """The mechanism that publishes the best of a random number of private runs.
-
 Each run draws one of the candidates and releases its value with a score. The number of
 runs is random and stays secret; the run with the best score is published (Papernot &
 Steinke 2022; `curvedp.privacy.selection`). The certificate states the guarantee of ONE

@@ -1,4 +1,7 @@
-"""Gaussian or Laplace noise about vectors, and the base class of mechanisms that add it.
+"""Gaussian or Laplace noise about vectors, and the base class of mechanisms that add
+it. The *scale* of Gaussian noise is the standard deviation of an entry; that of Laplace
+noise is the b of the density ∝ exp(−|y|/b). *Simulated* noise is drawn in floats, to
+predict errors; it protects nothing.
 
 The Gaussian serves most guarantees. Pure ε needs the Laplace law of the Euclidean norm,
 with density ∝ exp(−|y|/b): a vector that moves by Δ moves the exponent by at most Δ/b
@@ -78,6 +81,8 @@ def smallest_noise(guarantee: Guarantee, sensitivity: float = 1.0) -> NoiseLevel
 
 def smallest_gaussian_scale(guarantee: Guarantee, sensitivity: float = 1.0) -> float:
     """Return the least σ of Gaussian noise that meets a guarantee: Δ/μ for μ-GDP.
+
+    Mechanisms are calibrated with it.
 
     Parameters
     ----------
@@ -315,9 +320,9 @@ class VectorMechanism(Mechanism):
         return gaussian_profile(0.0, 1, self.scale, self.total_sensitivity)
 
     def simulated_noise(self, rng: np.random.Generator) -> AddNoise:
-        """Return a function that adds noise in floats. NOT private.
+        """Return a function that adds noise which is drawn in floats, to predict errors.
 
-        Errors are predicted with it.
+        Such noise must not protect a release: its low bits can reveal the values.
 
         Parameters
         ----------

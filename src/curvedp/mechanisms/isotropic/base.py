@@ -1,5 +1,4 @@
 """Base classes of mechanisms that add Gaussian or Laplace noise to one point.
-
 A `ValueMechanism` takes the value of a statistic and adds noise to it once. The noise
 of an `IsotropicMechanism` has a density that depends only on the distance from the
 value; it is drawn on the manifold, or in a chart.
@@ -466,7 +465,7 @@ class IsotropicMechanism(ValueMechanism):
         factor : float
             The factor. Audits use one below 1, to make a mechanism that must fail.
         """
-        scaled = {self.scale_name: factor * self.scale}
+        scaled = {**self.parameters, self.scale_name: factor * self.scale}
         return mechanism_from_parameters(type(self), self.statistic, scaled)
 
     @property

@@ -1,14 +1,21 @@
-"""The Riemannian Gaussian mechanism (Jiang et al. 2023), with exact profile and sampler."""
+"""The Riemannian Gaussian mechanism (Jiang et al. 2023), with exact profile and
+sampler. It releases a point y with density ∝ exp(−d(y, f)²/2σ²) about a value f. A
+*profile* states δ for every ε; the *flat bound* replaces it, on compact spaces, by that
+of Euclidean space.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf, nextafter
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from curvedp import _validate
 from curvedp.core.capabilities import SometimesExcluded
 from curvedp.core.chart import CHART_ERROR, MAX_CHART_LENGTH
+from curvedp.core.fields import assign
 from curvedp.core.mechanism import Draw, MechanismInfo, check_guarantee, check_supported
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError, UnattainableGuarantee
@@ -21,9 +28,9 @@ from curvedp.laws.exact import (
     check_drawable_scale,
     grid_shape,
     has_exact_gaussian,
-    is_released_in_chart,
+    is_released_in_flat_coordinates,
 )
-from curvedp.laws.exact.grassmann import has_exact_planes
+from curvedp.laws.exact.grassmann import has_exact_plane_sampler
 from curvedp.laws.isotropic.space import (
     constant_curvature_factors,
     two_point_homogeneous_space,
@@ -31,12 +38,22 @@ from curvedp.laws.isotropic.space import (
 from curvedp.mechanisms.isotropic.base import IsotropicMechanism
 from curvedp.mechanisms.vector import NoiseKind
 from curvedp.privacy import Guarantee, PrivacyProfile, smallest_scale
+from curvedp.privacy.profiles.positive_curvature import PositiveCurvatureProfile
 from curvedp.privacy.profiles.ricci_bound import HadamardProfile, hadamard_scale
 from curvedp.randomness import Source
 
 # The bound by Ricci curvature is within 0.05 % of the exact profile if |Ric|·σ² is at
 # most this number, where Ric is the lower bound on the Ricci curvature and σ the scale.
 _TIGHT_RICCI = 2.0**-10
+
+# The profile on which the privacy claims rest.
+ProfileChoice = Literal["exact", "flat-bound"]
+
+
+def _check_profile(name: str, value: Any) -> ProfileChoice:
+    """Return "exact" or "flat-bound", or raise `ParameterError`."""
+    _validate.choice(name, value, ("exact", "flat-bound"))
+    return "flat-bound" if value == "flat-bound" else "exact"
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -57,6 +74,9 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     statistic : Statistic
         A statistic with its space and sensitivity; it is passed instead of `manifold`
         and `sensitivity`.
+    profile : {"exact", "flat-bound"}
+        On which privacy profile the claims rest. "flat-bound" is that of flat space, an
+        upper bound where no curvature is negative.
 
     Notes
     -----
@@ -76,6 +96,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     """
 
     sigma: float
+    profile: Annotated[ProfileChoice, _check_profile] = "exact"
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
         "riemannian-gaussian", option="gaussian", similar_to="tangent-gaussian"
@@ -90,6 +111,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         sigma: Any = None,
         *,
         statistic: Statistic | None = None,
+        profile: Any = "exact",
     ) -> None:
         """State the statistic and σ, and check that this Gaussian can be drawn exactly.
 
@@ -106,19 +128,31 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         statistic : Statistic, optional
             A statistic of the library, instead of `manifold` and `sensitivity`.
 
+        profile : {"exact", "flat-bound"}
+            On which profile the claims rest. "flat-bound" is that of flat space, an
+            upper bound by Theorem P6 where no curvature is negative; `calibrate` takes
+            it on products whose exact profile takes minutes.
+
         Raises
         ------
         ParameterError
-            If the manifold has no exact Gaussian sampler, or not for this σ.
+            If the manifold has no exact Gaussian sampler, or not for this σ, or if
+            Theorem P6 does not hold for it.
         """
+        if statistic is None and isinstance(sigma, Guarantee):
+            calibrated = type(self).calibrated(manifold, sensitivity, sigma)
+            sigma, profile = calibrated.sigma, calibrated.profile
+        assign(self, profile=_check_profile("profile", profile))
         super().__init__(manifold, sensitivity, sigma, statistic=statistic)
-        if not has_exact_gaussian(self.manifold):
-            raise ParameterError(
-                f"{self.manifold!r} has no exact Gaussian sampler; use "
-                "the mechanism tangent-gaussian"
-            )
+        _check_exact_sampler(self.manifold)
         # A law that does not exist is refused here, not at the first release.
-        _ = self.noise_law
+        law = RiemannianGaussian(self.manifold, self.sigma)
+        if self.profile == "flat-bound" and law.flat_bound(1.0) is None:
+            raise ParameterError(
+                f"is not known to bound the privacy loss on {self.manifold!r}",
+                parameter="profile",
+                value=self.profile,
+            )
         check_drawable_scale(self.manifold, self.sigma)
 
     @property
@@ -164,7 +198,9 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
         The Ricci bound is an upper bound of the privacy profile in closed form. The
         noise scale follows from it if it is tight or if nothing better is known, and
-        otherwise from the exact profile.
+        otherwise from the exact profile. On products with a compact curved factor,
+        whose exact profile takes minutes, it follows from the bound of Theorem P6: σ is
+        the sensitivity over μ, at most about 1.2 times the least scale.
 
         Parameters
         ----------
@@ -181,10 +217,25 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         check_supported(cls, statistic)
         check_guarantee(guarantee)
         sensitivity = cls.charged_sensitivity(statistic)
-        sigma = _scale_by_ricci(statistic.value_space, sensitivity, guarantee)
-        if sigma is None:
+        space = statistic.value_space
+        _check_exact_sampler(space)  # before the search for σ, which can take seconds
+        if _is_slow_product(space):
+            sigma = _scale_by_flat_bound(space, sensitivity, guarantee)
+            return cls(sigma=sigma, statistic=statistic, profile="flat-bound")
+        sigma_by_ricci = _scale_by_ricci(space, sensitivity, guarantee)
+        if sigma_by_ricci is None:
             return super().calibrate(statistic, guarantee)
-        return cls(sigma=sigma, statistic=statistic)
+        return cls(sigma=sigma_by_ricci, statistic=statistic)
+
+    @cached_property
+    def privacy_profile(self) -> PrivacyProfile:
+        """The privacy profile of the release, or its bound by Theorem P6."""
+        if self.profile == "exact":
+            return super().privacy_profile
+        law = RiemannianGaussian(self.manifold, self.sigma)
+        bound = law.flat_bound(self.charged_sensitivity(self.statistic))
+        assert bound is not None  # `__init__` has refused other spaces
+        return bound
 
     @classmethod
     def profile_by_scale(
@@ -230,9 +281,9 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     def reason_excluded(cls, statistic: Statistic) -> str | None:
         """Return why `mechanism="auto"` does not consider this mechanism, or None.
 
-        It is excluded where its noise cannot be drawn exactly. Where it can, but
-        calibration is slow or little is gained over the mechanism "tangent-gaussian", a
-        user can still ask for it by name.
+        It is excluded on spaces where its noise cannot be drawn exactly. It is also
+        excluded where calibration is slow, or where it is hardly more accurate than the
+        mechanism "tangent-gaussian"; there a user can still ask for it by name.
 
         Parameters
         ----------
@@ -245,14 +296,14 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             The reason. None if the mechanism is a candidate.
         """
         space = statistic.value_space
-        if space.constant_curvature is not None or has_exact_planes(space):
+        if space.constant_curvature is not None or has_exact_plane_sampler(space):
             return None  # the exact profile is fast to compute
         if not has_exact_gaussian(space):
             return f"it has no exact draws on {space!r}"
         is_hadamard = space.convexity_radius == inf
         if is_hadamard:
             return "on request only: its error is within 10% of tangent-gaussian"
-        return "on request only: its calibration takes longer"
+        return "on request only: its error is about that of tangent-gaussian"
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
         """Draw exact Gaussian noise about the value of the statistic.
@@ -272,6 +323,75 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             total variation distance of the sampler from the ideal law.
         """
         return super().draw(_clip_to_chart(self.manifold, data), source)
+
+
+def _check_exact_sampler(space: Manifold) -> None:
+    """Raise `ParameterError` unless the Riemannian Gaussian of a space is drawn exactly.
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the noise is drawn.
+    """
+    if not has_exact_gaussian(space):
+        raise ParameterError(
+            f"{space!r} has no exact Gaussian sampler; use "
+            "the mechanism tangent-gaussian"
+        )
+
+
+def _is_slow_product(space: Manifold) -> bool:
+    """Return whether the exact profile is a supremum over splits with a compact factor.
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the noise is drawn.
+    """
+    if two_point_homogeneous_space(space) is not None:
+        return False
+    is_hadamard = space.convexity_radius == inf
+    return not is_hadamard and constant_curvature_factors(space) is not None
+
+
+def _scale_by_flat_bound(
+    space: Manifold, sensitivity: float, guarantee: Guarantee
+) -> float:
+    """Return the noise scale σ that meets a guarantee by Theorem P6.
+
+    Theorem (docs/theory/exact-profiles.md). On a product of compact symmetric spaces
+    with convex injectivity domains and of flat spaces, the Gaussian of scale σ has at
+    most the privacy loss of the flat one.
+
+    Parameters
+    ----------
+    space : Manifold
+        Where the noise is drawn.
+    sensitivity : float
+        How far the value can move if one record is replaced.
+    guarantee : Guarantee
+        What the release must satisfy.
+
+    Raises
+    ------
+    ParameterError
+        If the theorem is not about this product, or the guarantee bounds the loss
+        itself, which the flat Gaussian does not.
+    """
+    advice = "use the mechanism tangent-gaussian, or state a sigma"
+    if RiemannianGaussian(space, sensitivity).flat_bound(sensitivity) is None:
+        raise ParameterError(
+            f"calibrating Gaussian noise on {space!r} takes minutes, because its exact "
+            "profile is a supremum over splits of the sensitivity; and no bound is "
+            f"proved, because one factor is compact and another has negative curvature; "
+            f"{advice}"
+        )
+
+    def flat_profile_at(scale: float) -> PrivacyProfile:
+        """Return the privacy profile of a Gaussian of this scale in flat space."""
+        return PositiveCurvatureProfile.from_gaussian(space.dim, scale, sensitivity)
+
+    return smallest_scale(flat_profile_at, guarantee, sensitivity)
 
 
 def _scale_by_ricci(
@@ -299,8 +419,6 @@ def _scale_by_ricci(
 
     Raises
     ------
-    ParameterError
-        If calibration by the exact profile would take minutes.
     UnattainableGuarantee
         If the bound cannot meet the guarantee and there is no exact profile.
     """
@@ -308,12 +426,6 @@ def _scale_by_ricci(
         return None  # calibrate by its exact profile
     has_exact_profile = constant_curvature_factors(space) is not None
     is_hadamard = space.convexity_radius == inf
-    if not is_hadamard and has_exact_profile:
-        raise ParameterError(
-            f"calibrating Gaussian noise on {space!r} takes minutes: a supremum over splits "
-            "with a compact factor. Use the mechanism tangent-gaussian, or state a "
-            "sigma"
-        )
     if not is_hadamard:
         return None  # such as planes, whose profile has a closed form
 
@@ -360,7 +472,7 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
             for factor, component in zip(manifold.factors, components, strict=True)
         ]
         return np.asarray(join_factors(manifold, clipped_components))
-    if not is_released_in_chart(manifold):
+    if not is_released_in_flat_coordinates(manifold):
         return point
     clipped = project_to_ball(manifold, manifold.origin, MAX_CHART_LENGTH, point[None])
     return np.asarray(clipped[0])
@@ -370,4 +482,4 @@ def _count_charts(manifold: Manifold) -> int:
     """Return the number of factors of a space that are released in flat coordinates."""
     if len(manifold.factors) > 1:
         return sum(_count_charts(factor) for factor in manifold.factors)
-    return int(is_released_in_chart(manifold))
+    return int(is_released_in_flat_coordinates(manifold))

@@ -1,4 +1,6 @@
-"""The Riemannian Laplace mechanism (Reimherr, Bharath & Soto 2021), drawn exactly."""
+"""The Riemannian Laplace mechanism (Reimherr, Bharath & Soto 2021), drawn exactly. It
+releases a point y with density ∝ exp(−d(y, f)/σ) about a value f, for pure ε-DP.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,11 +1,12 @@
-"""Gaussian or Laplace noise in the normal chart at a public base point, on every manifold.
+"""Gaussian or Laplace noise in the *normal chart*: the tangent space at a public base
+point o, which works on every manifold. The release is exp_o(log_o f(D) + ξ), with noise
+ξ about the logarithm of the value f(D). The logarithm may stretch distances; the
+sensitivity is multiplied by that *stretch*.
 
-The release is exp_o(log_o f(D) + ξ): the value f(D) of the statistic is mapped to the
-tangent space at a public base point o, noise ξ is added there, and the sum is mapped
-back, which is post-processing. On simply connected spaces of curvature at most 0 the
-logarithm does not stretch distances, so this is the Euclidean Gaussian mechanism: μ =
-Δ/σ exactly. On a ball of radius ρ with curvature at most κ > 0 it stretches them by at
-most ρ√κ/sin(ρ√κ) (Rauch).
+To map the noisy logarithm back is post-processing. On simply connected spaces of
+curvature at most 0 the logarithm does not stretch distances, so this is the Euclidean
+Gaussian mechanism: μ = Δ/σ exactly. On a ball of radius ρ with curvature at most κ > 0
+it stretches them by at most ρ√κ/sin(ρ√κ) (Rauch).
 """
 
 from collections.abc import Callable

@@ -1,8 +1,10 @@
-"""Find a ball that holds most records privately, then release a statistic of them in it.
+"""Find a ball that holds most records privately, then release a statistic of them in
+it. The user gives a large public *outer ball*. *Stages*, each a noisy answer about the
+records, find a much smaller ball in it. The *final mechanism* then releases the
+statistic of the records in that ball.
 
-The user gives a public *outer* ball, as generous as they like. A search in stages finds
-the unit of measurement, the location and the radius of a much smaller ball. One final
-mechanism then releases the statistic of the records in that ball.
+The outer ball may be as generous as the user likes. The stages find the unit of
+measurement, the location and the radius of the smaller ball.
 
 Each stage is a private release at points that are already public, and takes a fraction
 of the privacy budget; the final mechanism has everything that is left
@@ -170,7 +172,11 @@ _TYPICAL_RADIUS = 1.5
 _TYPICAL_SHARE_LEFT = 0.6
 # An error is predicted from this many simulated releases, with a public seed.
 _MIN_SIMULATED_RUNS = 3
-_MAX_SIMULATED_RUNS = 16
+_MAX_SIMULATED_RUNS = 32
+# In more than 32 dimensions fewer releases are simulated: this number over the dimension.
+_RUNS_TIMES_DIMENSION = 1024
+# Among the radii of the balls found, the widest of typical ones is this quantile.
+_WIDE_QUANTILE = 0.9
 _SEED = 20230615
 
 
@@ -180,7 +186,7 @@ class BallSearchResult(NamedTuple):
     Attributes
     ----------
     final : Mechanism
-        The final mechanism, in the ball to which the integers lead.
+        The final mechanism, in the ball that follows from the noisy integers.
     final_integers : list of lists of int
         The integers that the final mechanism has drawn.
     transcript : list of dict
@@ -199,12 +205,19 @@ class Rehearsal(NamedTuple):
     ----------
     error : float
         The root mean square error of the released statistic.
+    median_error : float
+        The error that half of the releases stay below. It is far below `error` where
+        rare releases with large errors make up most of that.
     radius : float
         The median radius of the balls that the searches found.
+    wide_radius : float
+        The radius that nine of ten balls do not exceed.
     """
 
     error: float
+    median_error: float
     radius: float
+    wide_radius: float
 
 
 class EmbeddedStart(NamedTuple):
@@ -442,7 +455,7 @@ class PrivateBallMechanism(
         Returns
         -------
         Draw
-            The released value, the integers of all stages, and the transcript.
+            The released value, the noisy integers of all stages, and the transcript.
         """
         # Many small matrices: threads of the BLAS would spend more time than they save.
         with one_blas_thread():
@@ -450,6 +463,10 @@ class PrivateBallMechanism(
 
     def _find_and_release(self, data: Any, source: Source) -> Draw:
         """Find a ball with part of the budget, then release the statistic in it.
+
+        `draw` calls it. The search adds noise to counts and means of the records; the
+        ball is then a function of released integers. The final mechanism is built in
+        this ball, with the budget that is left.
 
         Parameters
         ----------
@@ -461,7 +478,7 @@ class PrivateBallMechanism(
         Returns
         -------
         Draw
-            The released value, the integers of all stages, and the transcript.
+            The released value, the noisy integers of all stages, and the transcript.
         """
         search_data = self.statistic.split_data(data)
         queries = self.queries(search_data.search_records)
@@ -517,6 +534,10 @@ class PrivateBallMechanism(
         self, final: Mechanism, data: SearchData, queries: Queries, ball: Ball
     ) -> Any:
         """Return the data in the form that the final mechanism's `draw` takes.
+
+        Most final mechanisms take the records or a value computed from them. A noisy
+        mean takes the records' logarithms at the center of the ball, which the search
+        has already computed if the records are in memory.
 
         Parameters
         ----------
@@ -670,7 +691,7 @@ class PrivateBallMechanism(
         Returns
         -------
         list of Check
-            Whether the stated stages follow from the integers, the final mechanism's
+            Whether the stated stages follow from the noisy integers, the final mechanism's
             own checks, and whether its stages are listed if and only if it has some.
         """
         result = self._replay_all(certificate.release["integers"])
@@ -944,6 +965,9 @@ class PrivateBallMechanism(
     ) -> float:
         """Find a first radius about a center, from the outer radius downward.
 
+        The first guess of a search: a finer search starts from it
+        (`_enclosing_radius`).
+
         Parameters
         ----------
         queries : Queries
@@ -1034,6 +1058,8 @@ class PrivateBallMechanism(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, largest: float
     ) -> float:
         """Find the smallest radius that few records are beyond.
+
+        The fine search, which starts at a radius that a coarser search has found.
 
         Parameters
         ----------
@@ -1424,7 +1450,7 @@ class PrivateBallMechanism(
         return self.rehearse(self.statistic.reference_spread).error
 
     def rehearse(self, spread: float) -> Rehearsal:
-        """Simulate 3 to 16 releases of public records of a given spread. NOT private.
+        """Simulate 3 to 32 releases of public records of a given spread. NOT private.
 
         Errors are predicted from them, before private records are read.
 
@@ -1436,15 +1462,20 @@ class PrivateBallMechanism(
         Returns
         -------
         Rehearsal
-            The root mean square error, and the median radius of the balls found.
+            The root mean square and the median of the errors, and about the radii of
+            the balls found.
         """
         statistic = self.statistic
         rng = np.random.default_rng(_SEED)
         population = population_of_spread(
-            self.manifold, statistic.center, spread, statistic.n
+            self.manifold,
+            statistic.center,
+            spread,
+            statistic.n,
+            statistic.reference_shape,
         )
         # A release takes longer in high dimensions, and its error varies less.
-        n_runs = min(_MAX_SIMULATED_RUNS, 1024 // self.manifold.dim)
+        n_runs = min(_MAX_SIMULATED_RUNS, _RUNS_TIMES_DIMENSION // self.manifold.dim)
         n_runs = max(_MIN_SIMULATED_RUNS, n_runs)
 
         errors = []
@@ -1454,7 +1485,12 @@ class PrivateBallMechanism(
             errors.append(statistic.simulated_error(final, rng, *population))
             radii.append(ball.radius)
         rms_error = float(sqrt(np.mean(np.square(errors))))
-        return Rehearsal(rms_error, float(np.median(radii)))
+        return Rehearsal(
+            error=rms_error,
+            median_error=float(np.median(errors)),
+            radius=float(np.median(radii)),
+            wide_radius=float(np.quantile(radii, _WIDE_QUANTILE)),
+        )
 
     def simulate_search(
         self, rng: np.random.Generator, records: np.ndarray
@@ -1488,6 +1524,9 @@ def class_mean_statistic(
     ball: str = "auto",
 ) -> SearchedMean:
     """Return the statistic that releases the mean of one class of records.
+
+    Estimators and plans of class means call it once for each class. A search costs
+    budget, so that small classes share one ball.
 
     Parameters
     ----------

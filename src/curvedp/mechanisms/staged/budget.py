@@ -1,4 +1,7 @@
-"""The privacy budget of a release in stages, and the base class of mechanisms that spend it.
+"""The privacy budget of a release in *stages*: private steps of which each adds noise
+to one answer about the records. A stage takes a *share* of the budget, a fraction of μ²
+(of ε for Laplace noise). The *transcript* lists the released integers, from which the
+stages are *replayed* without records.
 
 `StageBudget` adds noise to each answer according to the fraction of the budget that the
 stage takes. The package docstring of `curvedp.mechanisms.staged` explains how the same
@@ -33,6 +36,9 @@ from curvedp.randomness import Source
 
 # Relative margin that covers the rounding when fractions of the budget are added up.
 _SHARE_ROUNDING = 1e-12
+
+ALL_THAT_IS_LEFT = 1.0
+"""The share of a last stage: `StageBudget.release` gives it all that is left."""
 
 
 class ReleasedCounts(NamedTuple):
@@ -103,7 +109,7 @@ class StageBudget:
     def __init__(
         self, scale: float, add_noise: AddNoise, noise_kind: NoiseKind = "gaussian"
     ) -> None:
-        """Open a budget of which nothing is spent.
+        """Start with the whole budget.
 
         Parameters
         ----------
@@ -369,7 +375,9 @@ class StagedMechanism(VectorMechanism, ChecksItself):
         return self.replay(certificate.release["integers"]).value
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check that the stated stages follow from the integers and spend one budget.
+        """Check that the stated stages follow from the released integers.
+
+        Their shares of the budget must not add up to more than 1. `verify` calls this.
 
         Parameters
         ----------
@@ -384,6 +392,9 @@ def check_transcript(
     recomputed: list[dict[str, Any]], stated_stages: Any
 ) -> list[Check]:
     """Compare the stages that a certificate states with the stages of a replay.
+
+    `verify` calls it: a certificate whose stages do not follow from its released
+    integers is refused.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Initial centers of clusters, from released numbers alone.
+"""Initial centers of clusters, from released numbers alone. A *candidate* is a public
+point that may become a center; it is *occupied* if many records are nearest to it, by
+noisy counts. The *gap* of a number of clusters compares them with a cloud that has
+none.
 
 Everything here is post-processing of a noisy histogram or a noisy matrix. Random
 numbers come from a generator with a public seed, so a replay takes the same branches.
@@ -224,6 +227,10 @@ def _weighted_kmeans(
 ) -> tuple[np.ndarray, float]:
     """Run Lloyd's algorithm on weighted points from one random start.
 
+    The points are candidates for centers, and the weights are noisy counts of the
+    records nearest to them. The best of several such runs is used
+    (`_best_of_restarts`).
+
     Parameters
     ----------
     cloud : WeightedPoints
@@ -286,14 +293,16 @@ def _spread_start(
     """
     points, weights = cloud
     center_indices = [_choose_by_mass(weights, rng.random())]
-    squares = _squared_distances(points, points[center_indices])[:, 0]
+    squared_norms = np.sum(points**2, axis=1)
+    squares = _squared_distances(points, points[center_indices], squared_norms)[:, 0]
     while len(center_indices) < n_clusters:
         mass = weights * squares
         if not mass.sum() > 0:  # fewer distinct points than clusters
             mass = weights
         new_index = _choose_by_mass(mass, rng.random())
         center_indices.append(new_index)
-        squares_to_new = _squared_distances(points, points[[new_index]])[:, 0]
+        new_center = points[[new_index]]
+        squares_to_new = _squared_distances(points, new_center, squared_norms)[:, 0]
         squares = np.minimum(squares, squares_to_new)
     return np.array(points[center_indices])
 
@@ -316,7 +325,11 @@ def _choose_by_mass(mass: np.ndarray, fraction: float) -> int:
     return int(min(index, len(mass) - 1))
 
 
-def _squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
+def _squared_distances(
+    points: np.ndarray,
+    centers: np.ndarray,
+    squared_norms: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the squared distance of each point to each center, at least 0.
 
     It is |p|² − 2⟨p, c⟩ + |c|², which needs one matrix product and no array of
@@ -328,16 +341,18 @@ def _squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
         The points p.
     centers : array, shape (m, k)
         The centers c.
+    squared_norms : array, shape (n,), optional
+        The |p|², for a caller that needs them many times.
 
     Returns
     -------
     array, shape (n, m)
         The squared distances.
     """
+    if squared_norms is None:
+        squared_norms = np.sum(points**2, axis=1)
     products = points @ centers.T
-    squares = (
-        np.sum(points**2, axis=1)[:, None] - 2 * products + np.sum(centers**2, axis=1)
-    )
+    squares = squared_norms[:, None] - 2 * products + np.sum(centers**2, axis=1)
     return np.asarray(np.maximum(squares, 0.0))
 
 
@@ -345,6 +360,8 @@ def _nearest_candidates(
     points: np.ndarray, candidates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of the nearest candidate of each point, and its squared distance.
+
+    The expected counts of a cloud without clusters are computed with it.
 
     Parameters
     ----------
@@ -468,6 +485,9 @@ def _reference_histogram(
     candidates: np.ndarray, subspace: Subspace, histogram: NoisyHistogram
 ) -> tuple[NoisyHistogram, float]:
     """Return the histogram that a Gaussian cloud without clusters would have.
+
+    The right number of clusters explains the released histogram much better than it
+    explains this one. The reference is simulated with a public seed.
 
     Parameters
     ----------

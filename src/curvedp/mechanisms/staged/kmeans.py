@@ -1,4 +1,7 @@
 """Private k-means: centers of clusters, their sizes and their spreads, in one release.
+A *stage* is one noisy answer about the records, which takes a share of the privacy
+budget. A *candidate* is a possible center. A record counts with a *weight*, 1 unless
+its person has several records.
 
 All noise is Gaussian, so the fractions of μ² that the stages take add up exactly. What
 is asked next depends on released numbers alone. docs/theory/clusters.md has the
@@ -134,7 +137,7 @@ _MAX_RECORDS = 2**30
 _BLOCK = 1 << 10
 _GRAM_BLOCK = 1 << 12
 # A device is slow in small pieces. Sums of this many terms are exact in doubles.
-_DEVICE_BLOCK = 1 << 16
+_DEVICE_BLOCK = 1 << 17
 
 # Sensitivities are enlarged by this relative margin (Theorem K3). Truncation changes
 # the count of a person by at most 2^12·2^-32, and a sum over at most 2^30 records is
@@ -377,6 +380,28 @@ class ProjectedQueries(ClusterQueries):
         self.space = space
 
 
+class TermsOfSum(NamedTuple):
+    """The public numbers with which a stage releases a sum.
+
+    Attributes
+    ----------
+    share : float
+        The fraction of the whole budget μ² that the stage spends.
+    sensitivity : float
+        A bound on the change of the sum between neighboring data sets, rounded up.
+    noise_scale : float
+        The standard deviation of the noise in each entry.
+    unit : float
+        A power of two by which the sum is divided. Noise in this unit is rounded to the
+        grid 2^-30.
+    """
+
+    share: float
+    sensitivity: float
+    noise_scale: float
+    unit: float
+
+
 class NoisyMean(NamedTuple):
     """A released mean vector.
 
@@ -603,12 +628,20 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return n_clusters <= self.largest_number_of_clusters(self.statistic.n)
 
     def prepare_data(self, data: Any) -> ClusterData:
-        """Return the records with their weights.
+        """Return the records in the form in which `draw` takes them.
+
+        `release` calls this before the ledger is charged.
 
         Parameters
         ----------
         data : ClusterData, Records or array
-            The records. Records without weights count 1 each.
+            The records. `ClusterData` may state a weight for each record; other records
+            count 1 each.
+
+        Returns
+        -------
+        ClusterData
+            The records. Its weights are None if each record counts 1.
 
         Raises
         ------
@@ -621,12 +654,17 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         return weighted
 
     def _weigh_equally(self, data: Any) -> ClusterData:
-        """Return records with a weight of 1 each.
+        """Return records without weights, so that each record counts 1.
 
         Parameters
         ----------
         data : Records or array
             The records.
+
+        Returns
+        -------
+        ClusterData
+            The records. Its weights are None, which means a weight of 1 for each.
 
         Raises
         ------
@@ -637,10 +675,11 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         if not isinstance(records, Records):
             shape = self.statistic.manifold.point_shape
             records = open_records(data, shape, "records", min_records=0)
-        n = self.statistic.n
-        if n is not None and records.n != n:
-            raise ParameterError(f"{records.n} records, not {n}")
-        return ClusterData(records)
+
+        public_n = self.statistic.n
+        if public_n is not None and records.n != public_n:
+            raise ParameterError(f"{records.n} records, not {public_n}")
+        return ClusterData(records, weights=None)
 
     def queries(self, data: ClusterData | None = None) -> ClusterQueries:
         """Return the sums over the records that the stages add noise to.
@@ -678,6 +717,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         else:  # public initial centers, projected into the subspace
             vectors = np.asarray(start.chart.vectors(self.statistic.starts))
             centers = vectors @ start.subspace.directions.T
+        # A few noisy steps of Lloyd's algorithm, then the sizes of the final clusters.
         centers = self._improve(projected, budget, start, centers)
         clustering = self._measure_sizes(queries, budget, start, centers)
         return StagedResult(clustering, budget)
@@ -764,6 +804,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             wide_chart = Chart(manifold, base, 2 * chart.radius)
             radius = self._find_radius(queries, budget, wide_chart)
             center_error = sqrt(chart.size) * mean.std * chart.radius
+            # A radius that has become much smaller, and that the noise in the center
+            # explains, can be improved by another search from here.
             has_shrunk = radius < _SHRINKS * chart.radius
             is_noise = radius < _RADIUS_OF_NOISE * center_error
             chart = Chart(manifold, base, radius)
@@ -814,6 +856,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         # Subtract the expected squared length of the noise, and shrink accordingly.
         square = float(mean @ mean)
         squared_length = max(square - size * std**2, 0.0)
+        # The tiny number stands for 0, where the mean is 0 and stays 0.
         vector = mean * (squared_length / max(square, 1e-300))
         vector = vector / max(1.0, float(np.linalg.norm(vector)))
         return NoisyMean(vector, squared_length, std, n)
@@ -822,6 +865,9 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         self, queries: ClusterQueries, budget: StageBudget, chart: Chart
     ) -> float:
         """Release a histogram of distances to a center, and return their 95 % quantile.
+
+        Elsewhere than on spheres, vectors are clipped to this radius in all later
+        stages.
 
         Parameters
         ----------
@@ -856,6 +902,9 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         fraction: float,
     ) -> float:
         """Release a histogram of a number of each record, and return a quantile of it.
+
+        Two stages use it: one for the radius about the center, and one for the spread
+        about the initial centers.
 
         Parameters
         ----------
@@ -892,9 +941,11 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         # many empty bins would add up.
         counts = np.where(noisy.values > 2 * noisy.std, noisy.values, 0.0)
         cumulative = np.cumsum(counts)
-        if not cumulative[-1] > 0:
+        total = cumulative[-1]
+        has_counts = total > 0
+        if not has_counts:
             return float(edges[-1])
-        index = int(np.searchsorted(cumulative, fraction * cumulative[-1]))
+        index = int(np.searchsorted(cumulative, fraction * total))
         return float(edges[min(index, len(edges) - 1)])
 
     def _initial_centers(
@@ -931,6 +982,27 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             queries.sum(terms, len(candidates)),
         )
         histogram = NoisyHistogram(noisy.values, noisy.std)
+        return self.cluster_candidates(candidates, histogram, start)
+
+    def cluster_candidates(
+        self, candidates: np.ndarray, histogram: NoisyHistogram, start: NoisyStart
+    ) -> np.ndarray:
+        """Return initial centers, from released numbers alone.
+
+        Parameters
+        ----------
+        candidates : array of shape (count, components)
+            The candidates for centers, as vectors in the subspace.
+        histogram : NoisyHistogram
+            The noisy number of records that are nearest to each candidate.
+        start : NoisyStart
+            What the first stages have released.
+
+        Returns
+        -------
+        array of shape (clusters, components)
+            The initial centers, as vectors in the subspace.
+        """
         n_clusters = self.statistic.clusters
         if n_clusters == PRIVATE_NUMBER:
             largest = max(self.largest_number_of_clusters(start.n), 2)
@@ -975,6 +1047,9 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         """
         space = queries.space
         centers = as_positions(centers)
+
+        # Residuals (vectors from the nearest center to a record) are clipped to this
+        # length in all steps.
         spread = self._release_quantile(
             queries,
             budget,
@@ -984,12 +1059,16 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             _SPREAD_EDGES,
             _WITHIN_SPREAD,
         )
+
+        # All steps have equal shares of the budget.
         weight = self.stage_sensitivities.count_weight
         n_clusters, n_components = centers.shape
         sensitivity = self.stage_sensitivities.steps(weight) * (1 + _ROUNDING_MARGIN)
         n_steps = self.number_of_steps(start.n / n_clusters)
         steps_share = self.steps_share - _share_of_further_searches(budget)
+
         for _ in range(n_steps):
+            # The noisy sum of each cluster's clipped residuals, and its weighted count.
             terms = partial(_sum_residuals, space, centers, spread, weight)
             noisy = self._release_sum(
                 budget,
@@ -1000,6 +1079,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             )
             sums_and_counts = noisy.values.reshape(n_clusters, n_components + 1)
             counts = sums_and_counts[:, -1] / weight
+
             # The center of a cluster with fewer records would move by its noise.
             smallest_count = max(
                 _COUNT_DEVIATIONS * noisy.std / weight,
@@ -1018,6 +1098,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         centers: np.ndarray,
     ) -> Clustering:
         """Release the size of each cluster and the mean squared distance to its center.
+
+        This is the last stage, after the centers are final.
 
         Parameters
         ----------
@@ -1102,11 +1184,32 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         NoisyAnswer
             The noisy sum, and the standard deviation of its noise.
         """
-        sensitivity = nextafter(sensitivity, inf)  # rounded up
-        noise_scale = sensitivity * self.scale / sqrt(min(share, budget.share_left))
-        unit = 2.0 ** (ceil(log2(noise_scale)) + _GRID_STEPS_OF_NOISE)
-        noisy = budget.release(kind, share, sensitivity / unit, values / unit)
+        terms = self.terms_of_sum(budget, share, sensitivity)
+        unit = terms.unit
+        noisy = budget.release(kind, share, terms.sensitivity / unit, values / unit)
         return NoisyAnswer(unit * noisy.values, unit * noisy.std)
+
+    def terms_of_sum(
+        self, budget: StageBudget, share: float, sensitivity: float
+    ) -> TermsOfSum:
+        """Return the public numbers with which a stage releases a sum.
+
+        Parameters
+        ----------
+        budget : StageBudget
+            The privacy budget that is left. It is not charged here.
+        share : float
+            The fraction of the whole budget for this stage. If less is left, the stage
+            takes what is left.
+        sensitivity : float
+            A bound on the change of the sum between neighboring data sets, in the
+            Euclidean norm.
+        """
+        available_share = min(share, budget.share_left)
+        rounded_up = nextafter(sensitivity, inf)
+        noise_scale = rounded_up * self.scale / sqrt(available_share)
+        unit = 2.0 ** (ceil(log2(noise_scale)) + _GRID_STEPS_OF_NOISE)
+        return TermsOfSum(available_share, rounded_up, noise_scale, unit)
 
 
 # ---- projections ----
@@ -1248,14 +1351,14 @@ def _blockwise(
 
     The contributions of records are multiples of 2^-32, so that sums are exact and do
     not depend on the order of records. A block is divided into pieces of 2^10 records
-    on the host or 2^16 on a device. The sum over a piece is exact in doubles, because
-    it has at most 2^16 terms of at most 2^33 units. The sums of pieces are added as
+    on the host or 2^17 on a device. The sum over a piece is exact in doubles, because
+    it has at most 2^17 terms of at most 2^33 units. The sums of pieces are added as
     64-bit integers.
 
     Parameters
     ----------
     sum_records : function of (records, weights)
-        Returns the sums over at most 2^16 records in units of 2^-32, as doubles.
+        Returns the sums over at most 2^17 records in units of 2^-32, as doubles.
     block : array, shape (k, *point_shape)
         Some of the records.
     weights : array, shape (k,), or None
@@ -1317,6 +1420,8 @@ def _histogram(labels: Array, size: int, weights: np.ndarray | None) -> np.ndarr
 
 def _sum_vectors(chart: Chart, weight: float, block: Any, weights: Any = None) -> Array:
     """Return (Σy, weight·n) over a block of records, where y is a record's vector.
+
+    The stage of the center adds these sums up over all blocks of records.
 
     Parameters
     ----------
@@ -1438,6 +1543,8 @@ def _sum_residual_lengths(
     weights: Any = None,
 ) -> Array:
     """Return a histogram of the distances of records to their nearest centers.
+
+    The stage of the spread adds these histograms up over all blocks of records.
 
     Parameters
     ----------

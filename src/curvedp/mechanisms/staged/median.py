@@ -1,4 +1,7 @@
-"""The private geometric median: noisy steps along mean unit directions.
+"""The private geometric median: the point with the least mean distance to the records.
+A step moves a point along the noisy mean of the unit vectors that point to the records,
+by their noisy median distance. One replaced record changes that mean by at most 2/n,
+wherever the records are.
 
 The median minimizes the mean distance of a point x to the records xᵢ. The negative
 gradient is the mean of the unit vectors log_x xᵢ/‖log_x xᵢ‖, so a noisy step has

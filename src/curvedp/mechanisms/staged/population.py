@@ -1,4 +1,7 @@
-"""Mechanisms that release a population, from which synthetic records are drawn.
+"""Mechanisms that release a population: a law from which synthetic records are drawn. A
+*row* is a record as a vector: its clipped logarithm at a released base point, maybe
+with a predictor. A *component* holds the rows of one class and cluster. A *block* is a
+part of the records, read at once.
 
 All three begin alike: a noisy step from the public center to a base point, a private
 length to which logarithms are clipped there, and noisy counts, means and second moments
@@ -28,6 +31,7 @@ from curvedp.geometry import Euclidean, project_to_ball
 from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.staged.budget import (
+    ALL_THAT_IS_LEFT,
     StageBudget,
     StagedMechanism,
     StagedResult,
@@ -90,6 +94,9 @@ _MAX_DEPTH = 18
 _SMALLEST_SHARE = 0.25
 # No variance of a component is below this fraction of the mean variance.
 _SMALLEST_VARIANCE_RATIO = 0.01
+# A center of a mixture moves only if the noisy share of its cluster is at least this
+# many standard deviations of its noise.
+_SMALLEST_SHARE_PER_STD = 3
 
 # An error is predicted by this many simulated releases of each public population, for
 # at most so many records, with a public seed.
@@ -242,7 +249,7 @@ class PopulationQueries:
         size = len(assignment.centers) * (1 + self._statistic.row_size)
         grid = FixedPoint(2.0)
         sum_block = partial(_sum_clusters, chart, assignment, grid)
-        return self._mean(sum_block, grid, size, 1.0)
+        return self._mean(sum_block, grid, size, bound=1.0)
 
     def cell_counts(
         self,
@@ -644,8 +651,9 @@ def _sum_lifted(
     Returns
     -------
     array of int
-        The sums of the high halves of all entries of all components, then those of the
-        low halves. An entry is high·2^26 + low in units of `grid.resolution`.
+        Each sum is a whole number of units of `grid.resolution`, kept as two integers:
+        sum = high·2^26 + low (`FixedPoint.sums`). First come the high ones of all
+        entries of all components, then the low ones.
     """
     rows = chart.rows(points, predictor)
     component = assignment.components(rows, class_index)
@@ -675,10 +683,12 @@ def _sum_clusters(
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return the exact sums of (1, u) over the records of each cluster, in a block.
+    """Return, for a block of records, the exact sum of (1, u) in each cluster.
 
-    The query `cluster_sums` adds these sums up. Here u is a row divided by the largest
-    length of a row.
+    A block is a part of the records that is read at once. Here u is a record's row,
+    divided by the largest length of a row, and (1, u) is the row with a 1 in front. So
+    a sum holds the number of the cluster's records, and then the sum of their u. The
+    query `cluster_sums` calls this for every block and adds the results up.
 
     Parameters
     ----------
@@ -701,8 +711,9 @@ def _sum_clusters(
     Returns
     -------
     array of int
-        The sums of the high halves of all entries of all clusters, then those of the
-        low halves. An entry is high·2^26 + low in units of `grid.resolution`.
+        Each sum is a whole number of units of `grid.resolution`, kept as two integers:
+        sum = high·2^26 + low (`FixedPoint.sums`). First come the high ones of all
+        entries of all clusters, then the low ones.
     """
     rows = chart.rows(points, predictor)
     cluster = assignment.clusters(rows)
@@ -830,6 +841,9 @@ class PopulationMechanism(
     def prepare_data(self, data: Any) -> PopulationData:
         """Return the records with their columns; those in memory are clipped.
 
+        Columns are the classes, predictors and persons of the records. `release` calls
+        this before the ledger is charged.
+
         Parameters
         ----------
         data : PopulationData, Records or array
@@ -911,7 +925,7 @@ class PopulationMechanism(
     def _learn(
         self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
     ) -> ReleasedPopulation:
-        """Release the model of the rows. Spends the rest of `budget`.
+        """Release the model of the rows, and spend the rest of `budget`.
 
         Parameters
         ----------
@@ -1273,7 +1287,9 @@ class WrappedGaussian(PopulationMechanism):
         """
         one_center = np.zeros((1, self.statistic.row_size))
         assignment = Assignment(one_center, self.statistic.classes)
-        moments = self._release_moments(queries, budget, chart, assignment, 1.0)
+        moments = self._release_moments(
+            queries, budget, chart, assignment, ALL_THAT_IS_LEFT
+        )
         return undivided_population(self.statistic, chart, moments)
 
 
@@ -1340,6 +1356,9 @@ class GaussianMixture(PopulationMechanism):
     ) -> ReleasedPopulation:
         """Release the clusters, and then the moments of each with all that is left.
 
+        Clusters start where those of a released normal law are. Each of a few steps
+        moves the centers to the noisy means of their rows.
+
         Parameters
         ----------
         queries : PopulationQueries
@@ -1374,7 +1393,9 @@ class GaussianMixture(PopulationMechanism):
             )
             centers = moved_centers(centers, noisy, std, chart.longest_row)
         assignment = Assignment(centers, self.statistic.classes)
-        moments = self._release_moments(queries, budget, chart, assignment, 1.0)
+        moments = self._release_moments(
+            queries, budget, chart, assignment, ALL_THAT_IS_LEFT
+        )
         return undivided_population(self.statistic, chart, moments)
 
 
@@ -1403,7 +1424,8 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     uniform = rng.random((_ROWS_FOR_STARTS, moments.components.means.shape[1]))
     rows = moments.components.from_unit_cube(uniform, component)
 
-    # The next center is the row that is farthest from all centers so far.
+    # The first center is any row. The next one is the row that is farthest from all
+    # centers so far.
     centers = rows[:1]
     while len(centers) < n_clusters:
         squared_distances = ((rows[:, None, :] - centers[None]) ** 2).sum(axis=-1)
@@ -1453,7 +1475,7 @@ def moved_centers(
     moved = centers.copy()
     for index, share_and_sum in enumerate(shares_and_sums):
         share = float(share_and_sum[0])
-        if share < 3 * std:  # hidden by noise
+        if share < _SMALLEST_SHARE_PER_STD * std:  # hidden by noise
             continue
         step = longest_row * share_and_sum[1:] / share - centers[index]
         center = centers[index] + shrink_vector(step, longest_row * std / share)

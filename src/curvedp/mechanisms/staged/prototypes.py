@@ -1,9 +1,6 @@
-"""Private prototypes of classes: all class sums and counts in one release.
-
-With a public ball there is one stage: the sums of clipped logarithms and the counts of
-all classes, as one vector. On spheres a ball can be found privately first, in two
-stages: the direction of the sum of all records is the center, and a search by noisy
-counts finds the radius.
+"""Private prototypes of classes: all class sums and counts in one release. A
+*prototype* is the mean of the clipped logarithms of a class's records at the center of
+a ball. The ball is public, or is found privately first, by noisy answers in *stages*.
 """
 
 from collections.abc import Iterator
@@ -19,7 +16,12 @@ from curvedp.core.mechanism import MechanismInfo, check_guarantee, check_support
 from curvedp.core.statistic import Ball, Statistic
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
-from curvedp.mechanisms.staged.budget import StageBudget, StagedMechanism, StagedResult
+from curvedp.mechanisms.staged.budget import (
+    ALL_THAT_IS_LEFT,
+    StageBudget,
+    StagedMechanism,
+    StagedResult,
+)
 from curvedp.mechanisms.staged.quantile_search import BinarySearch
 from curvedp.mechanisms.staged.queries import Answer
 from curvedp.mechanisms.vector import AddNoise, smallest_gaussian_scale
@@ -412,6 +414,8 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
     def prepare_data(self, data: Any) -> LabeledPoints:
         """Return the points, clipped into the outer ball, with classes and people.
 
+        `release` calls this before the ledger is charged.
+
         Parameters
         ----------
         data : (records, class_index) or (records, class_index, person_index)
@@ -461,6 +465,9 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
     def run(self, queries: PrototypeQueries, add_noise: AddNoise) -> StagedResult:
         """Find the ball if it is not public, and release all sums and counts in it.
 
+        The same code releases and replays: in a replay the queries know no records, and
+        `add_noise` returns the recorded numbers.
+
         Parameters
         ----------
         queries : PrototypeQueries
@@ -481,7 +488,7 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
         exact_sums = queries.class_sums(ball)
         noisy_sums, noise_std = budget.release(
-            "sums", 1.0, exact_sums.sensitivity, exact_sums.values
+            "sums", ALL_THAT_IS_LEFT, exact_sums.sensitivity, exact_sums.values
         )
         # A row has the sum of a class's logarithms, then its weighted count.
         rows = noisy_sums.reshape(self.statistic.classes, -1)

@@ -1,8 +1,10 @@
-"""Find privately within which distance of a point most records are.
+"""Find privately within which distance of a point most records are. A search asks for
+noisy counts of the records beyond public radii, and returns a public radius.
+`BinarySearch` asks for one count at a time, for Gaussian noise; `ShellHistogram` asks
+for all counts at once, for Laplace noise.
 
-`BinarySearch` asks for one noisy count of far records at a time. It is for Gaussian
-noise, where k questions need √k times the noise of one question. `ShellHistogram` is
-for pure ε, where they would need k times the noise.
+With Gaussian noise, k questions need √k times the noise of one question. For pure ε
+they would need k times the noise.
 
 A histogram asks one question: how many records lie in each of many public shells? A
 replaced record leaves one shell and enters another, so the counts change by at most 2
@@ -92,6 +94,10 @@ class BinarySearch(NamedTuple):
         center: np.ndarray | None = None,
     ) -> float:
         """Find the smallest public length that about `allowed_outside` records exceed.
+
+        A mechanism calls it to find the radius of a ball, or the length to which
+        vectors are clipped. Each step releases one noisy count, and halves the range of
+        lengths.
 
         Parameters
         ----------
@@ -205,6 +211,10 @@ class ShellHistogram(NamedTuple):
         center: np.ndarray,
     ) -> ShellEstimate:
         """Release the counts of all shells, and estimate a typical distance and a radius.
+
+        A search for pure ε calls it, where a binary search would need more noise. The
+        typical distance says where most records are; the radius is the best one for a
+        later mean.
 
         Parameters
         ----------

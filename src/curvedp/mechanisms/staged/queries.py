@@ -1,7 +1,10 @@
-"""The questions about the records that the stages of a release may ask.
+"""The questions about the records that the stages of a release may ask. An answer is
+exact and NOT private; noise is added to it by its *sensitivity*, how far it can move if
+one record is replaced. A *block* is a part of the records that is read at once; sums
+over blocks are sums of whole numbers.
 
-Every answer has a public sensitivity: how far it can move if one record is replaced.
-The sensitivities hold for the *computed* numbers, on any manifold and for any records.
+The sensitivities are public. They hold for the *computed* numbers, on any manifold and
+for any records.
 
 Answers are exact sums of whole numbers, so they do not depend on the order or grouping
 of the records. Clipping comes last, and no rounding of one record depends on another.
@@ -104,7 +107,7 @@ class Queries:
     def __init__(
         self, statistic: SearchedBallStatistic, records: Records | None = None
     ) -> None:
-        """Note whether the records must still be clipped into the outer ball.
+        """Store the records, and whether they must still be clipped into the outer ball.
 
         Parameters
         ----------
@@ -159,6 +162,8 @@ class Queries:
 
     def mean_embedding(self, factor_index: int) -> Answer:
         """Return the mean of the records' embedded points in one factor of the manifold.
+
+        A search for a ball takes a first center from it.
 
         Parameters
         ----------
@@ -355,6 +360,9 @@ class Queries:
         self, records: Records, sum_block: Any, center: np.ndarray | None
     ) -> np.ndarray:
         """Return a sum of whole numbers over all records, a block of records at a time.
+
+        All counts and means are such sums. Records are read in blocks, because they
+        need not fit in memory.
 
         Parameters
         ----------
@@ -763,6 +771,8 @@ def _sum_edge_weights_of_factor(
     points: np.ndarray,
 ) -> np.ndarray:
     """Return a histogram of the scales of points in one factor of the manifold.
+
+    The query `scale_histogram` adds these histograms up over all blocks of records.
 
     Parameters
     ----------

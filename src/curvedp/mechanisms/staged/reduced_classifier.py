@@ -1,13 +1,14 @@
-"""Private classifiers of large covariance matrices.
+"""Private classifiers of large covariance matrices, in one release. A released
+*reduction* maps each matrix to a small one of few components. Its *features*, the
+entries of the small matrix's square root or logarithm, are clipped to a released
+*radius*. A linear classifier learns from them.
 
-The matrices are first reduced to a few components, which are released; then a linear
-classifier learns from features of the reduced matrices. Labels are private, too.
-
-All of it is one release in stages: a quantile of matrix norms, a noisy second moment
-whose leading eigenvectors are the reduction, a quantile of feature lengths, and the
-classifier. docs/howto/high-dimensional-covariances.md says what each stage releases,
-what its sensitivity is and why, for records and for people. The fractions of the
-budget, the number of steps and their rate are those of a measured prototype.
+Labels are private, too. All of it is one release in stages: a quantile of matrix norms,
+a noisy second moment whose leading eigenvectors are the reduction, a quantile of
+feature lengths, and the classifier. docs/howto/high-dimensional-covariances.md says
+what each stage releases, what its sensitivity is and why, for records and for people.
+The fractions of the budget, the number of steps and their rate are those of a measured
+prototype.
 """
 
 from abc import abstractmethod
@@ -26,6 +27,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.spd_common import pack, unpack
 from curvedp.mechanisms.staged.budget import (
+    ALL_THAT_IS_LEFT,
     StageBudget,
     StagedMechanism,
     StagedResult,
@@ -71,6 +73,14 @@ _SIMULATED_RECORDS = 1000
 _NEW_RECORDS = 200
 _SIMULATED_RELEASES = 4
 _SIMULATION_SEED = 20231116
+
+# Simulated trials for predicted errors (`_simulated_trials`): their public seed, the
+# samples of a trial, the amplitude of each background component over the previous one,
+# and the number of leading components that hold the sources.
+_TRIALS_SEED = 7
+_SAMPLES_PER_TRIAL = 200
+_AMPLITUDE_RATIO = 0.8
+_LEADING_COMPONENTS = 6
 
 
 class WeightsAndBias(NamedTuple):
@@ -398,10 +408,14 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             The predicted error rate, between 0 and 1.
         """
         statistic = self.statistic
+
+        # Of a large study fewer records are simulated, and noise is reduced in proportion.
         n = min(statistic.n, _SIMULATED_RECORDS)
         small_study = type(self)(
             statistic=replace(statistic, n=n), scale=self.scale * n / statistic.n
         )
+
+        # Records for the release, and new records on which errors are counted.
         channels = statistic.manifold.point_shape[0]
         matrices, labels = _simulated_trials(
             channels, statistic.classes, n + _NEW_RECORDS
@@ -441,6 +455,9 @@ class ReducedMeans(ReducedMechanism):
         radius: float,
     ) -> WeightsAndBias:
         """Release the sum of features of each class, and return the nearest-mean rule.
+
+        A record is then predicted to be of the class with the nearest mean of features,
+        which is a linear rule.
 
         Parameters
         ----------
@@ -484,7 +501,10 @@ class ReducedMeans(ReducedMechanism):
         unit = 2.0 ** ceil(log2(radius))
         exact_sums = queries.mean(features_by_class, radius, n_classes * n_features)
         sums, noise_std = budget.release(
-            "sums", 1.0, exact_sums.sensitivity / unit, exact_sums.values / unit
+            "sums",
+            ALL_THAT_IS_LEFT,
+            exact_sums.sensitivity / unit,
+            exact_sums.values / unit,
         )
         means = unit * sums.reshape(n_classes, n_features) / class_shares[:, None]
         # On average the noise adds this number to |m|², so it is subtracted.
@@ -496,6 +516,8 @@ class ReducedMeans(ReducedMechanism):
         self, budget: StageBudget, queries: ClassifierQueries
     ) -> np.ndarray:
         """Release the fraction of records in each class.
+
+        The sums of features are divided by these shares, which gives the class means.
 
         Parameters
         ----------
@@ -512,11 +534,15 @@ class ReducedMeans(ReducedMechanism):
         """
         n_classes = self.statistic.classes
 
-        def one_hot(_: np.ndarray, class_index: np.ndarray) -> np.ndarray:
-            """Return a row for each record: 1 in the column of its class, else 0."""
+        def one_hot(_matrices: np.ndarray, class_index: np.ndarray) -> np.ndarray:
+            """Return a row for each record: 1 in the column of its class, else 0.
+
+            Queries pass the matrices, too, but the shares depend on the classes alone.
+            """
             return np.asarray(np.eye(n_classes)[class_index])
 
-        exact_shares = queries.mean(one_hot, 1.0, n_classes)
+        # The mean of these rows, each of length 1, is the share of each class.
+        exact_shares = queries.mean(one_hot, bound=1.0, size=n_classes)
         # Two unit vectors with nonnegative entries differ by at most √2 instead of 2.
         sensitivity = exact_shares.sensitivity / sqrt(2)
         shares = budget.release(
@@ -568,7 +594,8 @@ class ReducedSoftmax(ReducedMechanism):
             is_last = step == _SOFTMAX_STEPS - 1
             share = budget.share_left if is_last else step_share
             gradients = _softmax_gradients(reduction, radius, coefficients)
-            mean_gradient = queries.mean(gradients, 1.0, coefficients.size)
+            # Each record's gradient is clipped to length 1.
+            mean_gradient = queries.mean(gradients, bound=1.0, size=coefficients.size)
             noisy = budget.release(
                 "gradient", share, mean_gradient.sensitivity, mean_gradient.values
             ).values
@@ -583,6 +610,8 @@ def _softmax_gradients(
     reduction: Reduction, radius: float, coefficients: np.ndarray
 ) -> Callable[..., np.ndarray]:
     """Return a function that computes each record's gradient of the softmax loss.
+
+    Each noisy step of the logistic regression takes the mean of these gradients.
 
     Parameters
     ----------
@@ -695,19 +724,21 @@ def _simulated_trials(
     labels : array of int, shape (n,)
         The class of each record.
     """
-    rng = np.random.default_rng(7)
-    n_leading = min(channels, max(6, classes))
+    rng = np.random.default_rng(_TRIALS_SEED)
+    n_leading = min(channels, max(_LEADING_COMPONENTS, classes))
     directions = np.linalg.qr(rng.normal(size=(channels, channels)))[0]
-    mixing = directions * 0.8 ** np.arange(channels)
+    mixing = directions * _AMPLITUDE_RATIO ** np.arange(channels)
     rotation = np.linalg.qr(rng.normal(size=(n_leading, n_leading)))[0]
     sources = mixing[:, :n_leading] @ rotation
     labels = rng.integers(classes, size=n)
 
     # The order of these draws is fixed: predictions are reproducible.
     source_strength = 2 * np.exp(0.25 * rng.normal(size=(n, 1, 1)))
-    source_signal = source_strength * rng.normal(size=(n, 1, 200))
+    source_signal = source_strength * rng.normal(size=(n, 1, _SAMPLES_PER_TRIAL))
     background_strength = np.exp(0.5 * rng.normal(size=(n, channels, 1)))
-    background = background_strength * rng.normal(size=(n, channels, 200))
+    background = background_strength * rng.normal(
+        size=(n, channels, _SAMPLES_PER_TRIAL)
+    )
 
     source_of_record = sources.T[labels % n_leading][:, :, None]
     samples = mixing @ background + source_of_record * source_signal

@@ -1,8 +1,10 @@
 """One private step to the mean of a public ball, then the moments of the records there.
+The *moments* are the mean and the mean outer product of the records' logarithms at the
+new center. The step is a search for a ball with a single stage: only the center of the
+user's ball is improved.
 
-It is a search for a ball with a single stage: the user's ball already holds the
-records, and only its center is far from their mean. Everything after the step is that
-of `PrivateBallMechanism`.
+The user's ball already holds the records, and only its center is far from their mean.
+Everything after the step is that of `PrivateBallMechanism`.
 """
 
 import json
