@@ -1,5 +1,4 @@
 """Names of a package that are imported on first use, and registries of classes.
-
 Both keep `import curvedp` fast: a module is imported when someone asks for what it
 defines (PEP 562).
 """

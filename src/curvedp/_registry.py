@@ -1,5 +1,4 @@
 """Registries: how mechanisms, statistics and manifolds are found by their names.
-
 Certificates and command lines hold names. Each registry knows the modules of this
 package that define its members, and an entry point group by which other packages add
 theirs. The result does not depend on what was imported first, so `verify_certificate`
@@ -91,7 +90,7 @@ class Registry(Generic[Member]):
         return self._members[name]
 
     def names(self) -> list[str]:
-        """Return all names, those of this package first, in the order of their modules.
+        """Return all names: first this package's names, in the order of their modules.
 
         Returns
         -------

@@ -1,5 +1,4 @@
 """Guards that keep records from causing a warning or an exception.
-
 A warning that a record causes reveals that the record is there: it is a release
 without noise. So is an exception. Code that reads private records therefore runs inside
 the guard `quiet_about_records`.
@@ -127,7 +126,7 @@ _guards: list["warnings.catch_warnings[None] | None"] = []
 
 
 def _ignore_all_but_release_warnings() -> None:
-    """Replace the warning filters by ones that let only `ReleaseWarning` through.
+    """Replace the warning filters by filters that let only `ReleaseWarning` through.
 
     The caller's own filters are kept, but each is narrowed to `ReleaseWarning` and its
     subclasses, so that such warnings are shown, raised or hidden as before.

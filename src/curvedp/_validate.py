@@ -1,5 +1,4 @@
 """Checks of public parameters, such as a radius: `name` and `value` of a parameter.
-
 A check returns the value, converted to one type, or raises a `ParameterError` that
 names the parameter, shows its value and states the rule. Each check is written so that
 NaN fails it.

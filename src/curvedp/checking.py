@@ -1,15 +1,15 @@
 """Look for problems in records before they are released privately: `check`.
-
 The results are for people who may see the records. Nothing here is private, and no
 release reads any of it. A private release clips records to a public ball, so that the
 checks compare the records with that ball.
 """
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import ceil, floor, log10
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -208,7 +208,63 @@ def check(
             # their decimals say nothing about the file.
             facts.pop("decimals written", None)
         advice = [*inspection.advice(), _LAST_LINE]
-        return Checked(manifold, facts, advice)
+    if isinstance(X, str | Path):
+        advice = [*advise_on_decimal_sign(X, manifold, records, reading), *advice]
+    return Checked(manifold, facts, advice)
+
+
+def advise_on_decimal_sign(
+    path: str | Path,
+    manifold: Manifold,
+    records: np.ndarray,
+    reading: Mapping[str, Any],
+) -> list[str]:
+    """Say whether a file can be read with decimal commas. NOT private.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    manifold : Manifold
+        The manifold of the records.
+    records : array of shape (n, *point_shape)
+        What was read with decimal points.
+    reading : mapping
+        How it was read; see `read_records`.
+
+    Returns
+    -------
+    list of str
+        One sentence if most records cannot be read with decimal points, and most can
+        be with commas. Otherwise none.
+    """
+    has_points = reading.get("decimal", ".") == "."
+    if not has_points or _readable_share(records) > 0.5:
+        return []
+    with_commas = {**reading, "decimal": ","}
+    try:
+        with quiet_about_records():
+            reread = np.asarray(read_records(path, manifold, **with_commas))
+    except ParameterError:  # the comma separates columns, or the file is no table
+        return []
+    if _readable_share(reread) <= 0.5:
+        return []
+    return [
+        'Its numbers have decimal commas: with "," as the decimal sign most records can '
+        "be read."
+    ]
+
+
+def _readable_share(records: np.ndarray) -> float:
+    """Return the share of records all of whose entries are finite.
+
+    Parameters
+    ----------
+    records : array of shape (n, *point_shape)
+        The records.
+    """
+    rows = np.asarray(records, dtype=np.float64).reshape(len(records), -1)
+    return float(np.isfinite(rows).all(axis=1).mean())
 
 
 def _check_center(manifold: Manifold, center: ArrayLike | None) -> np.ndarray:
@@ -639,6 +695,7 @@ class _Inspection:
         small, median, large = (
             float(size) for size in np.quantile(self.sizes, (0.05, 0.5, 0.95))
         )
+        # Angles in radians are at most 2π; larger entries may be degrees.
         has_large_entries = float(np.abs(self.usable_records).max()) > 2 * np.pi
         largest_residual = float(self.residuals.max())
         # On a scale-free space records of any length are points.
@@ -652,6 +709,8 @@ class _Inspection:
             and median > 0
             and abs(log10(median)) > 1
         )
+
+        # At most one of these pieces of advice is given, the likeliest cause first.
         if are_in_other_units:
             multiple = f"near {_three_digits(median):g} times"
             yield (

@@ -1,5 +1,4 @@
 """Tests of statistics and mechanisms that users write themselves.
-
 A statistic computes a value from private records; a mechanism releases it with noise.
 `check_statistic` and `check_mechanism` try to refute what they claim, such as a
 statistic's sensitivity. They find mistakes but prove nothing: the author has to prove
@@ -396,7 +395,7 @@ def _replacements(
     sample_records: SampleRecords,
     rng: np.random.Generator,
 ) -> Iterator[np.ndarray]:
-    """Yield records that may replace one record: random, extreme and broken ones.
+    """Yield records that may replace one record: random, extreme and broken records.
 
     Parameters
     ----------
@@ -423,6 +422,9 @@ def _extreme_records(
     statistic: Statistic, sample_records: SampleRecords, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Return the center of the public ball, and opposite points on its boundary.
+
+    A wrong sensitivity shows most where a record moves from one end of the ball to the
+    other.
 
     Parameters
     ----------
@@ -603,6 +605,8 @@ def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
 def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
     """Check that the released value follows from the certificate's integers.
 
+    `verify` relies on this.
+
     Parameters
     ----------
     mechanism : Mechanism
@@ -654,11 +658,11 @@ def _check_noise_law(
     assert isinstance(mechanism, SimulatesRelease)
     prepared = mechanism.prepare_data(value)
     space, center = mechanism.draw_center(prepared)
-    drawn = _draw_repeatedly(mechanism, prepared, center.shape, source)
+    draws = _draw_repeatedly(mechanism, prepared, center.shape, source)
 
-    _check_distances(mechanism, np.asarray(space.dist(center, drawn)))
+    _check_distances(mechanism, np.asarray(space.dist(center, draws)))
     if space.is_symmetric:
-        points = space.project(drawn)  # the draws are on a grid, not quite on the space
+        points = space.project(draws)  # the draws are on a grid, not quite on the space
         coordinates = np.asarray(space.normal_coordinates(center, points))
         _check_directions(space, coordinates)
 
@@ -667,7 +671,7 @@ def _check_noise_law(
         about_other = _draw_repeatedly(
             mechanism, mechanism.prepare_data(other), center.shape, source
         )
-        _check_same_law(drawn, about_other)
+        _check_same_law(draws, about_other)
 
 
 def _draw_repeatedly(
@@ -677,6 +681,8 @@ def _draw_repeatedly(
     source: GeneratorSource,
 ) -> np.ndarray:
     """Return what a mechanism draws about one value, `_N_DRAWS` times.
+
+    The distribution of these draws is compared with the claimed noise law.
 
     Parameters
     ----------
@@ -694,15 +700,15 @@ def _draw_repeatedly(
     array of shape (_N_DRAWS, *shape)
         The draws before post-processing.
     """
-    drawn = []
+    draws = []
     for _ in range(_N_DRAWS):
         draw = mechanism.draw(prepared, source)
         integers = [[int(k) for k in np.ravel(part)] for part in draw.integers]
         coordinates = mechanism.replay_coordinates(integers)
         if coordinates.size != math.prod(shape):  # coordinates in a chart of the space
             coordinates = np.asarray(mechanism.point_from_grid(coordinates))
-        drawn.append(coordinates.reshape(shape))
-    return np.array(drawn)
+        draws.append(coordinates.reshape(shape))
+    return np.array(draws)
 
 
 def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> None:
@@ -807,7 +813,7 @@ def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _check_same_law(drawn: np.ndarray, about_other: np.ndarray) -> None:
+def _check_same_law(draws: np.ndarray, about_other: np.ndarray) -> None:
     """Check that draws about two representatives of one point have the same law.
 
     Otherwise a release tells which representative was computed, and that depends on
@@ -816,7 +822,7 @@ def _check_same_law(drawn: np.ndarray, about_other: np.ndarray) -> None:
 
     Parameters
     ----------
-    drawn, about_other : arrays of shape (n, ...)
+    draws, about_other : arrays of shape (n, ...)
         Draws about one representative, and about the other.
 
     Raises
@@ -824,8 +830,8 @@ def _check_same_law(drawn: np.ndarray, about_other: np.ndarray) -> None:
     AssertionError
         If an entry has different laws.
     """
-    n = len(drawn)
-    first = drawn.reshape(n, -1)
+    n = len(draws)
+    first = draws.reshape(n, -1)
     second = about_other.reshape(n, -1)
     statistics = [
         ks_2samp(first[:, k], second[:, k], method="asymp").statistic

@@ -1,5 +1,4 @@
 """A demonstration: private mean covariance descriptors of handwritten digits.
-
 The images ship with scikit-learn. Each 8×8 image becomes the 5×5 covariance of five
 features of its pixels (intensity, its two derivatives, and intensity times position): a
 point of the positive definite matrices under the affine-invariant metric, as in texture
@@ -126,7 +125,7 @@ def covariance_descriptors(images: np.ndarray) -> np.ndarray:
 
 
 def run_demo(output: Path, console: Console, mu: float = 1.0) -> dict[str, Any]:
-    """Release private class means of the digits and compare them with the true ones.
+    """Release private class means of the digits and compare them with the true means.
 
     Parameters
     ----------

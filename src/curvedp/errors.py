@@ -1,5 +1,4 @@
 """Every exception that curvedp raises on purpose. Each says what is wrong and what to do.
-
 A `ParameterError` keeps the parameter, its value and the rule apart, so that Python,
 the command line and the studio can each name the parameter as their users know it.
 """

@@ -1,9 +1,10 @@
-"""Predict how accurate a private release would be, before any data exist.
+"""Predict how accurate a private release would be, before any data exist. `plan`
+compares the mechanisms that could release a statistic, and returns a `Plan`. Errors are
+distances from the release to the true value, predicted from public numbers: the space,
+the ball, n and the guarantee.
 
-`plan` compares the mechanisms that could release a statistic and returns a `Plan`,
-which answers further questions: how many records a wanted error takes, which radius, or
-how powerful a two-sample test would be. Everything here is computed from public
-numbers.
+A `Plan` answers further questions: how many records a wanted error takes, which radius,
+or how powerful a two-sample test would be.
 """
 
 import html
@@ -74,6 +75,7 @@ _STATISTIC_NAMES = (
     "dispersion",
     "regression",
     "classifier",
+    "starter-kit",
     "tangent-pca",
     "synthetic",
     "kmeans",
@@ -115,6 +117,9 @@ _PLOT_FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 # A classifier is called good if it misclassifies at most this share of new records.
 _GOOD_MISCLASSIFIED_SHARE = 0.2
+# `plan` compares a starter kit in a public ball of this radius with one in a private
+# ball. Class means of most people are longer, so that the direction of each counts.
+_KIT_RADIUS = 0.5
 # Advice on a classifier that is not good tries these multiples of the records.
 _RECORD_MULTIPLES = (2, 4, 8, 16)
 # A classifier is of little use if it errs at least this often, relative to guessing.
@@ -137,6 +142,14 @@ _USELESS_ANGLE = pi / 4
 _USELESS_SQUARED_ENERGY = (2 - sqrt(2)) / 4
 
 
+# Rare large errors make up most of a root mean square error that is at least this many
+# times the median. For normal errors the ratio is 1.5 in one dimension, and less in more.
+_RARE_ERRORS_RATIO = 2.0
+
+# If a search leaves more than this share of the records outside its ball, the error
+# depends on where these lie, and cannot be predicted from the spread.
+_MANY_OUTSIDE = 0.25
+
 # A region of at least this part of the radius of its ball says next to nothing.
 _WIDE_REGION_SHARE = 0.5
 
@@ -150,6 +163,8 @@ class AdviceKind(StrEnum):
     SAMPLING_ERROR = "sampling error"
     TOO_SMALL = "too small"
     SEVERAL_MEANS = "several means"
+    RARE_ERRORS = "rare errors"
+    RECORDS_OUTSIDE = "records outside"
     WIDE_REGION = "wide region"
     REMEDY = "remedy"
 
@@ -196,8 +211,8 @@ class Plan:
         The error at which the release is of little use. In a public ball it is the
         error of the public center itself, at most a third of the radius. In a private
         ball it is a quarter of the spread, and half of the spread for a regression. For
-        a dispersion it is the variance itself, for a classifier 80% of the error of
-        guessing, and for a tangent PCA half a right angle. For synthetic records it is
+        a dispersion it is the variance itself, for a classifier
+        and a starter kit 80% of the error of guessing, and for a tangent PCA half a right angle. For synthetic records it is
         half of the energy distance of a single point to records about it. For k-means
         it is half the spread of a cluster, or less where its size would not be known.
     errors : dict
@@ -208,7 +223,8 @@ class Plan:
         middle of the geodesic and of its velocity times the standard deviation of the
         predictor. For a classifier it is the share of new records that are
         misclassified, if each class has a source of its own among the strongest
-        components. For a tangent PCA it is the root mean square angle, in radians, of
+        components. For a starter kit it is the share of wrong trials of a new person,
+        for class centers of the stated spread. For a tangent PCA it is the root mean square angle, in radians, of
         the first direction to the true one, for records whose variances along the
         principal directions are in the ratios 1, 1/2, 1/3 and so on; in a public ball
         their spread is half the radius. For synthetic records it is the energy
@@ -219,11 +235,18 @@ class Plan:
         Why each of the other mechanisms was not considered, by mechanism.
     statistic : str, type of Statistic, or functools.partial of such a type
         What is released: "mean", "dispersion", "regression", "classifier",
-        "tangent-pca", "synthetic" or "kmeans".
+        "starter-kit", "tangent-pca", "synthetic" or "kmeans".
     classes : int
         The number of classes or clusters, which have equally many records each.
     found_radius : float or None
         With `radius="private"`, about the radius of the ball that would be found.
+    wide_radius : float or None
+        With `radius="private"`, the radius that nine of ten balls would not exceed.
+    median_error : float or None
+        With `radius="private"`, the error that half of the releases would stay below.
+    clipped_share : float or None
+        With `radius="private"`, about the share of the records that the search leaves
+        outside the ball; None where noisy counts decide about it.
     """
 
     manifold: Manifold
@@ -239,6 +262,9 @@ class Plan:
     statistic: str | OwnStatistic = "mean"
     classes: int = 1
     found_radius: float | None = None
+    wide_radius: float | None = None
+    median_error: float | None = None
+    clipped_share: float | None = None
 
     @property
     def mechanism(self) -> str:
@@ -278,8 +304,15 @@ class Plan:
         """Whether the release searches for its ball, with `radius="private"`."""
         return isinstance(self.radius, str)
 
+    @property
+    def _has_stated_spread(self) -> bool:
+        """Whether the prediction depends on a spread that the caller may state."""
+        return self._has_private_ball or self.statistic == "starter-kit"
+
     def records_needed(self, error: float) -> int:
         """Return the number of records at which the predicted error is `error`.
+
+        Call it before a study, to know how many records it takes.
 
         Parameters
         ----------
@@ -393,6 +426,10 @@ class Plan:
                 "synthetic records have no region: combine_synthetic gives error bars "
                 "of what is computed from them"
             )
+        if self.statistic == "starter-kit":
+            raise ParameterError(
+                "a starter kit has no region: its error is the share of wrong trials"
+            )
         if has_too_many_records:
             subject = f"{self.n} records"
         else:
@@ -404,6 +441,8 @@ class Plan:
     def _simulated_population(self, statistic: "_PlannedStatistic") -> Population:
         """Return made-up records with their mean, for a simulated release.
 
+        `region` simulates a release of these records.
+
         Parameters
         ----------
         statistic : ClippedToBall or BallSearchStatistic
@@ -414,9 +453,13 @@ class Plan:
         Population
             Public records with their Fréchet mean.
         """
-        if self._has_private_ball:
+        if isinstance(statistic, BallSearchStatistic):
             return population_of_spread(
-                self.manifold, statistic.center, self.spread, self.n
+                self.manifold,
+                statistic.center,
+                self.spread,
+                self.n,
+                statistic.reference_shape,
             )
         ball = reference_ball(statistic)
         assert ball is not None, "every statistic that is planned has a ball"
@@ -477,6 +520,9 @@ class Plan:
     def radius_for(self, error: float) -> float:
         """Return the largest radius of the public ball with at most this error.
 
+        A wider ball holds more records but needs more noise. Call it to know how wide a
+        ball the study can afford.
+
         Parameters
         ----------
         error : float
@@ -493,6 +539,7 @@ class Plan:
         ParameterError
             With `radius="private"`, where there is no radius to choose.
         """
+        self._check_has_public_radius()
         planned_radius = _validate.positive("radius", self.radius)
         wanted_error = _validate.positive("error", error)
 
@@ -548,6 +595,7 @@ class Plan:
         from curvedp.inference.kernel import SamplesDistance
         from curvedp.inference.permutation import PermutationMechanism
 
+        self._check_has_public_radius()
         radius = _validate.positive("radius", self.radius)
         shift = _validate.nonnegative("shift", shift)
         if spread is None:
@@ -571,6 +619,14 @@ class Plan:
             )
             rejections += test.simulate_decision(rng, records)
         return rejections / _SIMULATED_TESTS
+
+    def _check_has_public_radius(self) -> None:
+        """Refuse questions about the radius of a plan that compares classifiers."""
+        if self.statistic == "starter-kit":
+            raise ParameterError(
+                "a starter kit takes any small radius, such as 0.5: its accuracy does "
+                "not grow below that"
+            )
 
     def plot(self) -> "Figure":
         """Plot the predicted error against the number of records and against μ.
@@ -641,6 +697,8 @@ class Plan:
     ) -> "Plan":
         """Return the plan of the same release with other parameters.
 
+        The methods that ask for another n, radius or guarantee call it.
+
         Parameters
         ----------
         n : int, optional
@@ -667,7 +725,7 @@ class Plan:
             mechanism=mechanism,
             statistic=self.statistic,
             classes=self.classes,
-            spread=self.spread if self._has_private_ball else None,
+            spread=self.spread if self._has_stated_spread else None,
         )
 
     def advice(self) -> list[str]:
@@ -690,6 +748,8 @@ class Plan:
         """
         if self.statistic == "classifier":
             return self._classifier_advice()
+        if self.statistic == "starter-kit":
+            return self._kit_advice()
         if self.statistic == "kmeans":
             return self._clusters_advice()
         take_best = f"take {self.mechanism}, as 'auto' does: error {self.error:.3g}"
@@ -818,18 +878,39 @@ class Plan:
         has_bounded_curvature = isfinite(self.manifold.curvature_bounds[1])
         may_have_several_means = (
             has_bounded_curvature
-            and self.found_radius is not None
-            and self.found_radius >= largest_unique_radius
+            and self.wide_radius is not None
+            and self.wide_radius >= largest_unique_radius
         )
         if may_have_several_means:
             text = (
-                "records of this spread need a ball of radius "
-                f"{self.found_radius:.3g}, and have only one mean for sure below "
+                "records of this spread need a ball of radius up to "
+                f"{self.wide_radius:.3g}, and have only one mean for sure below "
                 f"{largest_unique_radius:.3g}: the error may be "
                 "many times as large; PrivateFrechetMedian is steadier"
             )
             lines.append(Advice(AdviceKind.SEVERAL_MEANS, text))
+        if self.clipped_share is not None and self.clipped_share > _MANY_OUTSIDE:
+            text = (
+                f"the search leaves about {self.clipped_share:.0%} of so few records "
+                "outside the ball: where these lie decides about the error, which may "
+                "be twice the prediction"
+            )
+            lines.append(Advice(AdviceKind.RECORDS_OUTSIDE, text))
+        if self._has_rare_errors:
+            text = (
+                "rare large errors make up most of the predicted error: half of the "
+                f"releases err by less than {self.median_error:.2g}, and the next one "
+                "may err by several times the prediction"
+            )
+            lines.append(Advice(AdviceKind.RARE_ERRORS, text))
         return lines
+
+    @property
+    def _has_rare_errors(self) -> bool:
+        """Whether rare large errors make up most of the predicted error."""
+        if self.median_error is None:
+            return False
+        return self.error >= _RARE_ERRORS_RATIO * self.median_error
 
     def _remedies(self) -> list[str]:
         """Return sentences on what would make a private mean accurate enough.
@@ -897,8 +978,15 @@ class Plan:
         lines.append(Advice(AdviceKind.REMEDY, text))
         return lines
 
-    def _records_for_good_classifier(self) -> int | None:
-        """Return how many records make a classifier misclassify at most 20%.
+    def _records_for_good_classifier(
+        self, wanted_error: float = _GOOD_MISCLASSIFIED_SHARE
+    ) -> int | None:
+        """Return how many records make a classifier misclassify few new records.
+
+        Parameters
+        ----------
+        wanted_error : float
+            The largest share of new records that may be misclassified; 20% by default.
 
         Returns
         -------
@@ -907,9 +995,65 @@ class Plan:
         """
         for multiple in _RECORD_MULTIPLES:
             count = self.n * multiple
-            if self._error_with(n=count) <= _GOOD_MISCLASSIFIED_SHARE:
+            if self._error_with(n=count) <= wanted_error:
                 return count
         return None
+
+    def _kit_advice(self) -> list[Advice]:
+        """Return the advice on a starter kit.
+
+        It names the best call, compares it with exact class centers, and states the
+        assumed distance of the centers. If noise takes more than half of what exact
+        centers have over guessing, it says how many people would do.
+
+        Returns
+        -------
+        list of Advice
+            Two to four lines.
+        """
+        # This import is slow, and most plans do not need it.
+        from curvedp.neuro.class_centers import predict_kit
+
+        exact_error = predict_kit(
+            self.manifold.point_shape[0],
+            self.classes,
+            self.n,
+            _KIT_RADIUS,
+            self.guarantee,
+            self.spread,
+        ).exact_error
+        lines = [
+            Advice(
+                AdviceKind.MECHANISM,
+                f"take {self.mechanism}: right for {1 - self.error:.0%} of a new "
+                f"person's trials, where exact class centers are right for "
+                f"{1 - exact_error:.0%} and guessing for {1 / self.classes:.0%}",
+            ),
+            Advice(
+                AdviceKind.ASSUMED_SPREAD,
+                "a person's class centers are taken to be "
+                f"{self.spread:.3g} from the identity after recentering, a third of "
+                "that (squared) common to all people; with two classes 0.5 is one "
+                "source twice as strong: state yours (spread)",
+            ),
+        ]
+        if self.too_small:
+            text = "this study is too small: guessing is about as good"
+            lines.append(Advice(AdviceKind.TOO_SMALL, text))
+        wanted_error = (exact_error + 1 - 1 / self.classes) / 2
+        if self.error <= wanted_error:
+            return lines
+
+        enough_people = self._records_for_good_classifier(wanted_error)
+        remedy = f"not even {_RECORD_MULTIPLES[-1]} times as many people"
+        if enough_people is not None:
+            remedy = f"about {enough_people} people, fewer channels or a larger budget"
+        text = (
+            f"to be halfway between guessing and an exact kit ({1 - wanted_error:.1%}): "
+            f"{remedy} would do"
+        )
+        lines.append(Advice(AdviceKind.REMEDY, text))
+        return lines
 
     @property
     def largest_number_of_clusters(self) -> int:
@@ -991,7 +1135,8 @@ class Plan:
     @property
     def title(self) -> str:
         """The planned release in one line: statistic, records, space and guarantee."""
-        records = f"{self.n} records"
+        unit = "people" if self.statistic == "starter-kit" else "records"
+        records = f"{self.n} {unit}"
         if self.classes > 1:
             parts = "clusters" if self.statistic == "kmeans" else "classes"
             records += f" in {self.classes} {parts}"
@@ -1069,19 +1214,22 @@ def plan(
         them by default.
     statistic : str, type of Statistic, or functools.partial of such a type
         What will be released: "mean", "dispersion", "regression", "classifier",
-        "tangent-pca", "synthetic" (records, `PrivateSynthesizer`) or "kmeans", which
+        "starter-kit", "tangent-pca", "synthetic" (records, `PrivateSynthesizer`) or "kmeans", which
         takes no radius. A regression has one predictor and takes `radius="private"`. A
         classifier is for covariance matrices of many channels, which are reduced
         privately: `PrivateMDM(reduce=)` or `PrivateSoftmax`, whichever is better, with
-        the better features. A class of your own derives from `ClippedToBall` and has
-        its four fields, and takes a public ball.
+        the better features. A starter kit (`PrivateStarterKit`) is for few people who
+        have trials of every class; it takes any radius, or compares two. A class of
+        your own derives from `ClippedToBall` and has its four fields, and takes a
+        public ball.
     classes : int
         The number of classes, with equally many records each. The mean is then that of
         one class, as `PrivateMDM` releases it. For "kmeans", the number of clusters.
     spread : float, optional
         With `radius="private"`, the root mean square distance of the records to their
         mean, from an earlier study or from experience: it is public. By default 0.5, or
-        less where the space is small; the error is nearly in proportion to it.
+        less where the space is small; the error is nearly in proportion to it. For a
+        starter kit, the distance of a person's class centers from the identity.
 
     Returns
     -------
@@ -1125,11 +1273,25 @@ def plan(
         _validate.choice("mechanism", mechanism, ("auto", "kmeans"))
         return _plan_clusters(manifold, n, guarantee, center, outer_radius, classes)
     if statistic == "classifier":
-        if not (radius is None and center is None and outer_radius is None):
-            raise ParameterError(
-                "a classifier needs no ball: leave radius, center and outer_radius out"
-            )
-        return _plan_classifier(manifold, n, guarantee, mechanism, classes)
+        return _plan_classifier(
+            manifold,
+            n,
+            guarantee,
+            mechanism,
+            classes,
+            ball=(radius, center, outer_radius),
+        )
+    if statistic == "starter-kit":
+        return _plan_starter_kit(
+            manifold,
+            n,
+            radius,
+            guarantee,
+            mechanism,
+            classes,
+            spread,
+            outer_ball=(center, outer_radius),
+        )
 
     # Statistics in a public or in a private ball.
     has_private_ball = isinstance(radius, str)
@@ -1245,7 +1407,12 @@ def _check_class_sizes(n: int, classes: int, statistic: object) -> None:
 
 
 def _plan_classifier(
-    manifold: Manifold, n: int, guarantee: Guarantee, mechanism: str, classes: int
+    manifold: Manifold,
+    n: int,
+    guarantee: Guarantee,
+    mechanism: str,
+    classes: int,
+    ball: tuple[Any, Any, Any],
 ) -> Plan:
     """Return the plan of a classifier of covariance matrices of many channels.
 
@@ -1264,12 +1431,25 @@ def _plan_classifier(
         "PrivateSoftmax".
     classes : int
         The number of classes.
+    ball : tuple
+        The radius, center and outer radius, which must be None.
 
     Returns
     -------
     Plan
         The predicted error rate of each call, best first.
+
+    Raises
+    ------
+    ParameterError
+        If the caller has named a ball.
     """
+    if any(part is not None for part in ball):
+        raise ParameterError(
+            "a classifier needs no ball: leave radius, center and outer_radius out"
+        )
+
+    # The candidates are named by the calls with which a user makes them.
     candidates = candidate_classifiers(manifold, n, classes, guarantee)
     calls = list(candidates)
     if mechanism != "auto":
@@ -1295,6 +1475,107 @@ def _plan_classifier(
     )
 
 
+def _plan_starter_kit(
+    manifold: Manifold,
+    n: int,
+    radius: Any,
+    guarantee: Guarantee,
+    mechanism: str,
+    classes: int,
+    spread: float | None,
+    outer_ball: tuple[Any, Any],
+) -> Plan:
+    """Return the plan of a starter kit: how often it would be right for a new person.
+
+    `plan` calls it for a starter kit: released class means from which new users
+    calibrate.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space of the covariance matrices.
+    n : int
+        The number of people, each of whom has trials of every class.
+    radius : float, "private" or None
+        The radius of the ball; None compares 0.5 with "private".
+    guarantee : Guarantee
+        The guarantee that the release will meet.
+    mechanism : str
+        "auto", or one of the calls that are compared, such as
+        "PrivateStarterKit(radius=0.5)".
+    classes : int
+        The number of classes.
+    spread : float or None
+        The distance of a person's class center from the identity.
+    outer_ball : tuple
+        The center and the outer radius, which must be None.
+
+    Returns
+    -------
+    Plan
+        The predicted share of wrong trials of each call, best first.
+
+    Raises
+    ------
+    ParameterError
+        If the records are no covariance matrices, there are fewer than two classes, or
+        a parameter is not usable.
+    """
+    # This import is slow, and most plans do not need it.
+    from curvedp.neuro.class_centers import TYPICAL_SPREAD, predict_kit
+
+    if any(part is not None for part in outer_ball):
+        raise ParameterError(
+            "a starter kit is centered at the identity: leave center and outer_radius "
+            "out"
+        )
+    if not isinstance(manifold, SPD):
+        raise ParameterError(
+            "must be a space of covariance matrices, such as SPDAffineInvariant(8), "
+            "for a starter kit",
+            parameter="manifold",
+            value=manifold,
+        )
+    if classes < 2:
+        raise ParameterError(
+            "must be two or more for a starter kit", parameter="classes", value=classes
+        )
+    radii: list[float | str] = [_KIT_RADIUS, "private"]
+    if isinstance(radius, str):
+        _validate.private_radius(radius)
+        radii = [radius]
+    elif radius is not None:
+        radii = [_validate.length("radius", radius)]
+    if spread is None:
+        spread = TYPICAL_SPREAD
+    spread = _validate.length("spread", spread)
+
+    channels = manifold.point_shape[0]
+    calls = {f"PrivateStarterKit(radius={value!r})": value for value in radii}
+    if mechanism != "auto":
+        _validate.choice("mechanism", mechanism, tuple(calls))
+        calls = {mechanism: calls[mechanism]}
+    with one_blas_thread():  # more threads do not pay for small matrices
+        errors = {
+            call: predict_kit(channels, classes, n, value, guarantee, spread).error
+            for call, value in calls.items()
+        }
+    return Plan(
+        manifold=manifold,
+        n=n,
+        radius=radius,
+        guarantee=guarantee,
+        center=None,
+        outer_radius=None,
+        spread=spread,
+        useless_error=_USELESS_SHARE_OF_GUESSING * (1 - 1 / classes),
+        errors={call: errors[call] for call in sorted(errors, key=errors.__getitem__)},
+        left_out={},
+        statistic="starter-kit",
+        classes=classes,
+    )
+
+
 def _plan_clusters(
     manifold: Manifold,
     n: int,
@@ -1304,6 +1585,8 @@ def _plan_clusters(
     classes: int,
 ) -> Plan:
     """Return the plan of k-means: how well clusters of equal size would be found.
+
+    `plan` calls it for the statistic "kmeans".
 
     Parameters
     ----------
@@ -1343,7 +1626,9 @@ def _plan_clusters(
     if not isinstance(manifold, Sphere):
         reach = default_outer_radius(manifold, outer_radius)
     public_n = None if guarantee.adjacency == ADD_REMOVE else n
-    statistic = Clusters(manifold, center, reach, n_clusters, None, public_n)
+    statistic = Clusters(
+        manifold, center, reach, clusters=n_clusters, starts=None, n=public_n
+    )
 
     mechanism = KMeansMechanism.calibrate(statistic, guarantee)
     noise = mechanism.center_noise
@@ -1372,6 +1657,9 @@ def _plan_public_ball(
     classes: int,
 ) -> Plan:
     """Return the plan of a statistic whose records are clipped to a public ball.
+
+    `plan` calls it if the radius is a number, for statistics without a plan of their
+    own.
 
     Parameters
     ----------
@@ -1426,6 +1714,8 @@ def _plan_tangent_pca(
 ) -> Plan:
     """Return the plan of principal geodesics of records clipped to a public ball.
 
+    `plan` calls it if the radius is a number, for the statistic "tangent-pca".
+
     Parameters
     ----------
     planned : TangentMoments
@@ -1471,6 +1761,8 @@ def _planned_population(
 ) -> SyntheticPopulation | SearchedPopulation:
     """Return the population of n records, in a public or in a private ball.
 
+    `plan` predicts the error of synthetic records with it.
+
     Parameters
     ----------
     manifold : Manifold
@@ -1513,6 +1805,8 @@ def _plan_synthetic(
 ) -> Plan:
     """Return the plan of synthetic records, in a public or in a private ball.
 
+    `plan` calls it for the statistic "synthetic".
+
     Parameters
     ----------
     planned : SyntheticPopulation or SearchedPopulation
@@ -1530,22 +1824,26 @@ def _plan_synthetic(
         The predicted energy distance to the real records, for each model.
     """
     left_out: dict[str, str] = {}
-    outer_radius = found_radius = None
+    outer_radius = found_radius = wide_radius = None
     radius: float | str = "private"
     if isinstance(planned, SearchedPopulation):
+        # A private ball: simulate the search and the release in the ball that it finds.
         _validate.choice("mechanism", mechanism, ("auto", planned.model))
         length = planned.reference_spread if spread is None else spread
         search = PrivateBallMechanism.calibrate(planned, guarantee)
         with one_blas_thread():
             rehearsal = search.rehearse(length)
         errors = {planned.model: rehearsal.error}
-        outer_radius, found_radius = planned.outer_radius, rehearsal.radius
+        outer_radius = planned.outer_radius
+        found_radius, wide_radius = rehearsal.radius, rehearsal.wide_radius
         typical_length = length
     else:
+        # A public ball: predict the error of each model in it.
         radius = length = float(planned.radius)
         errors, left_out = _predict_errors(planned, guarantee, mechanism)
         # The public populations of a prediction fill half of the ball.
         typical_length = length / 2
+
     return Plan(
         manifold=planned.manifold,
         n=planned.n,
@@ -1560,6 +1858,7 @@ def _plan_synthetic(
         statistic="synthetic",
         classes=planned.classes,
         found_radius=found_radius,
+        wide_radius=wide_radius,
     )
 
 
@@ -1569,6 +1868,8 @@ def _predict_errors(
     mechanism: str,
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Predict the error of the named mechanism, or of all of them with "auto".
+
+    `plan` calls it for statistics that several mechanisms can release.
 
     Parameters
     ----------
@@ -1618,7 +1919,7 @@ def _plan_private_ball(
     classes: int,
     spread: float | None,
 ) -> Plan:
-    """Return the plan of a statistic in a ball that is searched for privately.
+    """Return the plan of a release with a private search for the ball.
 
     The error is that of a rehearsal: a simulated release of made-up records.
 
@@ -1673,6 +1974,9 @@ def _plan_private_ball(
         statistic=statistic,
         classes=classes,
         found_radius=rehearsal.radius,
+        wide_radius=rehearsal.wide_radius,
+        median_error=rehearsal.median_error,
+        clipped_share=search.clipped_share,
     )
 
 
@@ -1745,6 +2049,8 @@ def _own_statistic(
 ) -> ClippedToBall:
     """Return a statistic of a class that the caller has written.
 
+    `plan` calls it if `statistic` is a class instead of one of the names.
+
     Parameters
     ----------
     statistic : type of ClippedToBall, or functools.partial of it
@@ -1809,6 +2115,9 @@ def _check_own_parameters(
     statistic_class: type[ClippedToBall], own_parameters: Mapping[str, Any]
 ) -> None:
     """Refuse parameters of a caller's statistic that are unknown or missing.
+
+    Parameters are checked here so that the message names them; the class itself would
+    raise a TypeError.
 
     Parameters
     ----------

@@ -1,9 +1,11 @@
-"""The statistics that can be released without writing Python, and a release's files.
+"""The statistics that can be released without writing Python. Each is an `Offer`: a
+name, an estimator and its options, from which the command line and the studio (a web
+page) build a release. A *rehearsal* makes the release of simulated records, to predict
+its error.
 
-The command line and the studio (a web page) offer statistics by name. Each statistic
-declares its options once, in an `Offer`: for both of them, their messages and the
-generated scripts. A new statistic is an estimator in its own file, an `Offer` here, and
-a line in `OFFERS`.
+Each statistic declares its options once, in an `Offer`: for the command line, the
+studio, their messages and the generated scripts. A new statistic is an estimator in its
+own file, an `Offer` here, and a line in `OFFERS`.
 
 Another package adds statistics of its own by entry points in its `pyproject.toml`:
 
@@ -129,6 +131,8 @@ class Option:
     def parse_value(self, value: Any, read_point: PointReader) -> Any:
         """Convert what a user typed into the value that the estimator takes.
 
+        The command line and the studio call it for each option.
+
         Parameters
         ----------
         value : object
@@ -222,6 +226,9 @@ class PlannedError:
         self, options: Mapping[str, Any] | None = None
     ) -> "str | OwnStatistic":
         """Return what `plan` takes as `statistic`: a name, or an imported class.
+
+        The class is imported here, when it is needed, so that the command line starts
+        fast.
 
         Parameters
         ----------
@@ -632,7 +639,7 @@ def _largest_principal_angle(
 
 
 def _synthetic_files(fitted_estimator: Any, form: str | None) -> dict[str, bytes]:
-    """Return a csv file of as many synthetic records as there are real ones.
+    """Return a csv file of synthetic records, as many as there are real records.
 
     Parameters
     ----------
@@ -654,7 +661,7 @@ def _synthetic_files(fitted_estimator: Any, form: str | None) -> dict[str, bytes
 
 
 def _picture_beside_records(fitted_estimator: Any, records: "np.ndarray") -> "Figure":
-    """Return a picture of the records beside synthetic ones. NOT private.
+    """Return a picture of real and synthetic records side by side. NOT private.
 
     Parameters
     ----------
@@ -1080,6 +1087,8 @@ def all_offers() -> dict[str, Offer]:
 def _offers_of_other_packages() -> dict[str, Offer]:
     """Return the offers that other packages list as entry points, by name.
 
+    The command line and the studio offer them beside `OFFERS`.
+
     Returns
     -------
     dict
@@ -1242,6 +1251,8 @@ def value_content(
 ) -> bytes:
     """Return the content of the file of all released values.
 
+    It is called when a release is saved.
+
     Parameters
     ----------
     fitted_estimator : PrivateEstimator
@@ -1343,6 +1354,8 @@ def certificate_contents(
     fitted_estimator: "PrivateEstimator", name: str
 ) -> dict[str, bytes]:
     """Return the contents of the certificate files of a release, by file name.
+
+    The command line and the studio write these files beside the released values.
 
     Parameters
     ----------

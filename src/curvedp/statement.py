@@ -1,9 +1,10 @@
-"""Pages that tell the public about private releases: a label, a worksheet, an entry.
+"""Pages that tell the public about private releases: a label, a worksheet, an entry of
+a registry. A page is made from certificates, which state what was promised, and from
+the answers of a *curator*, who publishes the releases.
 
-Each release has a certificate, which states its privacy guarantee. A curator, who
-publishes the releases, answers further questions in a file `study.toml`. From both,
-this module writes a one-page privacy label, a worksheet by NIST SP 800-226, and an
-entry for the OpenDP registry of deployments.
+The curator's answers are in a file `study.toml`. From them and the certificates, this
+module writes a one-page privacy label, a worksheet by NIST SP 800-226, and an entry for
+the OpenDP registry of deployments.
 
 A statement is about one certificate, or about all certificates of a study together. It
 keeps three voices apart. What is *recomputed* from the certificate is checked before
@@ -182,6 +183,8 @@ def read_study(path: str | Path) -> dict[str, Any]:
 
 def _check_answer(name: str, answer: Any) -> None:
     """Refuse an answer of the curator that is empty, not text, or not allowed.
+
+    `read_study` calls it for each answer in the file.
 
     Parameters
     ----------
@@ -532,16 +535,16 @@ def _describe_certificates(certificates: Sequence[Certificate]) -> _CertificateW
 def _join_sentences(
     certificates: Sequence[Certificate], sentence: Callable[[Certificate], str]
 ) -> str:
-    """Return a sentence about each certificate, joined by semicolons.
+    """Return what is to be said about each certificate, joined by semicolons.
 
-    A sentence that several certificates have in common is written once.
+    Words that several certificates have in common are written once.
 
     Parameters
     ----------
     certificates : sequence of Certificate
         The certificates of the releases.
     sentence : callable
-        Takes a certificate and returns a sentence about it.
+        Takes a certificate and returns words about it.
 
     Returns
     -------
@@ -702,6 +705,8 @@ def _attacker_sentence(promise: _Promise, certificate: Certificate) -> str:
 
 def _neighbors_sentence(certificate: Certificate) -> str:
     """Return words on when data sets are neighbors, and whether their size is public.
+
+    It says what the guarantee protects: replacing a record, or adding and removing it.
 
     Parameters
     ----------
@@ -1044,6 +1049,7 @@ def label(
     study: Mapping[str, Any],
     notes: tuple[str, ...] = (),
     ledger_note: str = "",
+    signers: Sequence[str] = (),
 ) -> str:
     """Return a one-page privacy label for the people whose data were used.
 
@@ -1057,6 +1063,8 @@ def label(
         Claims of the certificates that could not be confirmed.
     ledger_note : str
         What the ledger says (`ledger_sentence`), if it was read.
+    signers : sequence of str
+        The public keys of those who signed every certificate.
 
     Returns
     -------
@@ -1083,7 +1091,7 @@ def label(
     for note in notes:
         rows.append(_Row("Not confirmed", _Voice.RECOMPUTED, note))
     title = f"Privacy label: {study['name']}"
-    return _page(title, study["curators"], listed, rows)
+    return _page(title, study["curators"], listed, rows, signers)
 
 
 def worksheet(
@@ -1091,6 +1099,7 @@ def worksheet(
     study: Mapping[str, Any],
     notes: tuple[str, ...] = (),
     ledger_note: str = "",
+    signers: Sequence[str] = (),
 ) -> str:
     """Return a worksheet for an evaluation by NIST SP 800-226.
 
@@ -1107,6 +1116,8 @@ def worksheet(
         Claims of the certificates that could not be confirmed.
     ledger_note : str
         What the ledger says (`ledger_sentence`), if it was read.
+    signers : sequence of str
+        The public keys of those who signed every certificate.
 
     Returns
     -------
@@ -1156,7 +1167,7 @@ def worksheet(
         _Row("Data collection exposure", curator, study["data"]),
     ]
     title = f"SP 800-226 worksheet: {study['name']}"
-    return _page(title, study["curators"], listed, rows)
+    return _page(title, study["curators"], listed, rows, signers)
 
 
 # The style sheet of a page; it fits on one side of A4 when printed.
@@ -1170,13 +1181,36 @@ _STYLE = (
 )
 
 
+def _check_sentence(signers: Sequence[str]) -> str:
+    """Return how a reader checks a certificate, and its signature where there is one.
+
+    Parameters
+    ----------
+    signers : sequence of str
+        The public keys of those who signed every certificate.
+    """
+    if not signers:
+        return "curvedp verify certificate.json."
+    keys = "; ".join(
+        f"curvedp verify certificate.json --key {signer}" for signer in signers
+    )
+    return (
+        f"{keys}, with the signature certificate.json.sig beside the certificate. "
+        "Compare the key with the one that the publisher states elsewhere: anybody can "
+        "sign with a key of their own."
+    )
+
+
 def _page(
     title: str,
     curators: Sequence[str],
     certificates: Sequence[Certificate],
     rows: Sequence[_Row],
+    signers: Sequence[str] = (),
 ) -> str:
     """Return an HTML page with a table; all texts are escaped.
+
+    The label and the worksheet are such pages.
 
     Parameters
     ----------
@@ -1188,6 +1222,8 @@ def _page(
         The certificates that the foot of the page names, by their dates and hashes.
     rows : sequence of _Row
         The rows of the table: what each says, and who vouches for it.
+    signers : sequence of str
+        The public keys of those who signed every certificate.
 
     Returns
     -------
@@ -1212,7 +1248,7 @@ def _page(
         f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
         f"<p>{escape(', '.join(curators))}</p><table>{table_rows}</table>"
         f"<p><small>{named_certificates} "
-        "Check it yourself: curvedp verify certificate.json. "
+        f"Check it yourself: {escape(_check_sentence(signers))} "
         "That the software ran unchanged on these records no certificate "
         "can show; what the curator says was not checked by any software."
         "</small></p></body></html>\n"

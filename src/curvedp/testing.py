@@ -1,8 +1,9 @@
-"""Tests of manifolds that users write themselves: `check_manifold`.
+"""Tests of manifolds that users write themselves: `check_manifold`. Each function below
+tests one law and raises an error if the manifold M violates it. Points p and q, tangent
+vectors u and v at p, and coordinates z are random.
 
 A manifold must satisfy some laws, such as "exp and log are inverse to each other". Each
-law is a function of this module whose docstring states it; M is the manifold, and p, q,
-u, v, z are random points, tangent vectors and coordinates. No law uses a formula of a
+law is a function of this module whose docstring states it. No law uses a formula of a
 particular space: distances, frames and curvatures are compared with each other. The
 bounds on which a privacy guarantee rests (curvature, injectivity radius) are tested at
 random points and planes; to prove them is up to the author. Read

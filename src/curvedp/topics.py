@@ -1,5 +1,4 @@
 """What topics are about, and where they lie in a plane: from public and released numbers.
-
 A topic is the center of a cluster of embeddings, as `PrivateKMeans` releases it. It is
 described by the phrases of a public vocabulary whose embeddings are nearest to it. No
 text of a record is ever looked at here, so all of this is post-processing.
@@ -59,6 +58,8 @@ class Phrase(NamedTuple):
 
 def make_vocabulary(phrases: Any, vectors: Any) -> Vocabulary:
     """Return public phrases with their embeddings as a vocabulary.
+
+    Topics are described by the phrases of a vocabulary, so it must be public.
 
     Parameters
     ----------

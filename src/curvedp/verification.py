@@ -1,5 +1,4 @@
 """Verify and sign certificates, the files that state the privacy of releases.
-
 The command line and the studio call these functions. A certificate may come from a
 stranger, so it is checked in a separate process with limited time and memory
 (`curvedp.verify_worker`). A file is read only once, and all later steps use the same

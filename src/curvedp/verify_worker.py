@@ -1,5 +1,4 @@
 """The process that recomputes a stranger's certificate, with little time and memory.
-
 A certificate states the privacy guarantee of a release. It is a file from someone
 else, and recomputing its claims may take as long as its author likes. So
 `curvedp.verification` starts this module as a process of its own, sends it one question
@@ -374,7 +373,7 @@ def _geodesic_as_rows(
 def _are_leading_geodesics(
     published: np.ndarray, moments: np.ndarray, certificate: Certificate
 ) -> bool:
-    """Return whether a published mean and its directions are those of a certificate.
+    """Return whether a published mean and its directions agree with a certificate.
 
     Parameters
     ----------
@@ -404,7 +403,7 @@ def _are_leading_geodesics(
         return False
 
     def is_close(value: np.ndarray, row: np.ndarray) -> bool:
-        """Return whether a published row is a certified one, up to rounding.
+        """Return whether a published row equals a certified row, up to rounding.
 
         Parameters
         ----------
@@ -453,7 +452,7 @@ def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) 
 
 
 def _is_same_value(space: Manifold, value: np.ndarray, certified: np.ndarray) -> bool:
-    """Return whether a value is the certified one, up to the rounding of a file.
+    """Return whether a value equals the certified value, up to a file's rounding.
 
     Parameters
     ----------
@@ -471,7 +470,7 @@ def _is_same_value(space: Manifold, value: np.ndarray, certified: np.ndarray) ->
 def _align_shape(
     space: Manifold, published: np.ndarray, certified: np.ndarray
 ) -> np.ndarray:
-    """Move a published point to the position of the certified one, if that is free.
+    """Align a published point with the certified one where a value has many equal forms.
 
     A shape of landmarks, for example, may be published in any rotation. Values of other
     spaces, and values that are no points, are returned unchanged.

@@ -1,5 +1,4 @@
 """Adapters to and from other packages; each module needs that package alone.
-
 `docs/howto/integrations.md` has the recipes.
 
 - `curvedp.adapters.spaces`: manifolds of geomstats

@@ -1,4 +1,6 @@
-"""Guarantees as events of Google's dp-accounting, for totals that other software keeps."""
+"""Guarantees as events of Google's dp-accounting. An *event* describes a mechanism that
+loses at least as much privacy as ours; other software adds such events up.
+"""
 
 from fractions import Fraction
 from math import exp, inf, nextafter

@@ -1,5 +1,4 @@
 """Manifolds of geoopt as manifolds of this library, and back.
-
 Only pairs whose distances agree are translated; the tests measure that.
 """
 

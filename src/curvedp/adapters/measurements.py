@@ -1,4 +1,7 @@
-"""Estimators as measurements of OpenDP, for its compositors and odometers."""
+"""Estimators as measurements of OpenDP, for its compositors and odometers. A
+*measurement* is a private function together with its *privacy map*: how the privacy
+loss depends on the number of changed records.
+"""
 
 from operator import attrgetter
 from typing import Any, NamedTuple

@@ -1,5 +1,4 @@
 """Embeddings of texts by a sentence encoder that the user has installed.
-
 Nothing is downloaded: the encoder must lie on this machine.
 """
 

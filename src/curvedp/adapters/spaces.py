@@ -1,5 +1,4 @@
 """Manifolds of geomstats as manifolds of this library, and back.
-
 Only pairs whose distances agree are translated; the tests measure that. Others are
 refused, not guessed: the same name with another metric has another sensitivity.
 """
@@ -121,10 +120,12 @@ def find_counterpart(
 ) -> _Counterpart:
     """Return the entry of a table for the class of our manifold.
 
+    The adapters to geomstats and to geoopt have such a table each.
+
     Parameters
     ----------
     counterparts : dict
-        What another package has for each of our classes.
+        The equivalent class of another package for each class of ours.
     manifold : Manifold
         One of our manifolds.
 
@@ -140,7 +141,9 @@ def find_counterpart(
     """
     if type(manifold) not in counterparts:
         supported = ", ".join(kind.__name__ for kind in counterparts)
-        raise ParameterError(f"{manifold!r} has no counterpart there; {supported} have")
+        raise ParameterError(
+            f"no equivalent of {manifold!r} is known; there is one for {supported}"
+        )
     return counterparts[type(manifold)]
 
 

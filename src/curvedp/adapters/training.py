@@ -1,5 +1,4 @@
 """Clipping and noise around an optimizer of torch (needs torch).
-
 Parameters may live on manifolds of geoopt: gradients are clipped and noised in the
 manifolds' own metrics.
 """

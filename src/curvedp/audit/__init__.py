@@ -1,5 +1,4 @@
 """Attacks on mechanisms, and the lower bounds on ε and μ that the attacks prove.
-
 `audit_mechanism` attacks one mechanism, `audit_optimizer` one run of an optimizer, and
 `audit_all` everything that the library has; `docs/evidence/audit.md` explains the
 method.

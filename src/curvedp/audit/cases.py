@@ -1,14 +1,13 @@
-"""Attacks on the privacy claims of all mechanisms and estimators.
+"""Attacks on the privacy claims of all mechanisms and estimators. A `Case` draws
+*outputs* of one mechanism at two neighboring data sets, and computes numbers from them
+(*scores*). If the scores differ too much between the data sets, the claimed guarantee
+is refuted.
 
-Each `Case` is one mechanism on one manifold. It holds the claimed guarantee, and draws
-outputs at two neighboring data sets. Numbers computed from the outputs (scores) are
-compared: if they differ too much between the data sets, the claim is refuted.
-
-For a mechanism that adds noise to a value, the
-sensitivity is taken as stated. Mechanisms that read records, and estimators, are
-attacked with two data sets that differ in one record, so that a sensitivity that is too
-small is detected. An estimator's mechanism is rebuilt from the certificate of a real
-fit (`rebuild_mechanism`).
+Each `Case` is one mechanism on one manifold, with the guarantee that it claims. For a
+mechanism that adds noise to a value, the sensitivity is taken as stated. Mechanisms
+that read records, and estimators, are attacked with two data sets that differ in one
+record, so that a sensitivity that is too small is detected. An estimator's mechanism is
+rebuilt from the certificate of a real fit (`rebuild_mechanism`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -414,8 +413,9 @@ def _attack_mean_of_records(
     """Return the attack on a mechanism that releases a Fréchet mean of records.
 
     Outputs are drawn at two data sets that differ in one record. The typical release of
-    a data set is the projected median of a few draws. The scores say how much nearer an
-    output is to the typical release of the first data set than to that of the second.
+    a data set is the median of 999 simulated releases, projected to the manifold. The
+    scores say how much nearer an output is to the typical release of the first data set
+    than to that of the second.
 
     Parameters
     ----------
@@ -544,6 +544,9 @@ def _attack_transcript(
 def _records_with_one_at(mechanism: StagedMechanism, end: float) -> np.ndarray:
     """Return records that all lie at the center, except for the last one.
 
+    Two such data sets with different ends differ in one record: an attack compares
+    them.
+
     Parameters
     ----------
     mechanism : StagedMechanism
@@ -601,6 +604,8 @@ def _run_with_noise(
     mechanism: StagedMechanism, data: Any, noise_factor: float, rng: np.random.Generator
 ) -> list[_StageOutput]:
     """Run a staged mechanism with noise, and return the answers of all stages.
+
+    An attack computes its scores from these answers, for each of two data sets.
 
     Parameters
     ----------
@@ -714,6 +719,8 @@ def _attack_sum(mechanism: SumMechanism, noise_factor: float) -> Case:
 def _attack_k_norm(mechanism: KNGMechanism, noise_factor: float) -> Case:
     """Return the attack on the K-norm gradient mechanism at two neighboring data sets.
 
+    It draws points at both data sets, and scores where they lie.
+
     Parameters
     ----------
     mechanism : KNGMechanism
@@ -751,7 +758,9 @@ def _regression_line(space: Manifold) -> GeodesicLine:
     space : Manifold
         The manifold of the responses.
     """
-    return GeodesicLine(space, None, 0.5, 0.6, _CLIP, 4, [[0.0, 1.0]])
+    return GeodesicLine(
+        space, center=None, radius=0.5, speed=0.6, clip=_CLIP, n=4, x_range=[[0.0, 1.0]]
+    )
 
 
 def _regression_data_sets(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -980,7 +989,8 @@ def _newton(space: Manifold) -> NewtonMechanism:
     space : Manifold
         The space of the records.
     """
-    return NewtonMechanism.calibrate(FrechetMean(space, None, 0.5, 4), _CLAIM)
+    statistic = FrechetMean(space, center=None, radius=0.5, n=4)
+    return NewtonMechanism.calibrate(statistic, _CLAIM)
 
 
 def _gradient_step(space: Manifold) -> GradientMechanism:
@@ -991,7 +1001,8 @@ def _gradient_step(space: Manifold) -> GradientMechanism:
     space : Manifold
         The space of the records.
     """
-    return GradientMechanism.calibrate(FrechetMean(space, None, 0.5, 4), _CLAIM)
+    statistic = FrechetMean(space, center=None, radius=0.5, n=4)
+    return GradientMechanism.calibrate(statistic, _CLAIM)
 
 
 def _median(space: Manifold) -> MedianMechanism:
@@ -1002,7 +1013,8 @@ def _median(space: Manifold) -> MedianMechanism:
     space : Manifold
         The space of the records.
     """
-    return MedianMechanism.calibrate(GeometricMedian(space, None, 1.5, 100), _CLAIM)
+    statistic = GeometricMedian(space, center=None, outer_radius=1.5, n=100)
+    return MedianMechanism.calibrate(statistic, _CLAIM)
 
 
 def _ball_search(space: Manifold) -> PrivateBallMechanism:
@@ -1013,7 +1025,8 @@ def _ball_search(space: Manifold) -> PrivateBallMechanism:
     space : Manifold
         The space of the records.
     """
-    return PrivateBallMechanism.calibrate(SearchedMean(space, None, 1.5, 100), _CLAIM)
+    statistic = SearchedMean(space, center=None, outer_radius=1.5, n=100)
+    return PrivateBallMechanism.calibrate(statistic, _CLAIM)
 
 
 def _tangent_moments(space: Manifold) -> StepToMeanMechanism:
@@ -1024,7 +1037,7 @@ def _tangent_moments(space: Manifold) -> StepToMeanMechanism:
     space : Manifold
         The space of the records.
     """
-    statistic = TangentMomentsNearMean(space, None, 1.0, 100)
+    statistic = TangentMomentsNearMean(space, center=None, outer_radius=1.0, n=100)
     return StepToMeanMechanism.calibrate(statistic, _CLAIM)
 
 
@@ -1040,7 +1053,7 @@ def _population(
     space : Manifold
         The space of the records.
     """
-    statistic = SyntheticPopulation(space, None, 1.0, 100)
+    statistic = SyntheticPopulation(space, center=None, radius=1.0, n=100)
     return kind.calibrate(statistic, _CLAIM)
 
 
@@ -1054,7 +1067,9 @@ def _clusters(space: Manifold) -> KMeansMechanism:
     """
     axis = np.eye(1, space.dim, space.dim - 1)
     starts = space.from_normal_coordinates(space.origin, axis * [[0.2], [1.2]])
-    statistic = Clusters(space, None, 1.5, 2, np.asarray(starts), 30)
+    statistic = Clusters(
+        space, center=None, reach=1.5, clusters=2, starts=np.asarray(starts), n=30
+    )
     return KMeansMechanism.calibrate(statistic, _CLAIM)
 
 

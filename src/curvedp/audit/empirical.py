@@ -1,9 +1,11 @@
 """Lower bounds on the privacy parameters ε and μ of a mechanism, proved by an attack.
+The attack draws many outputs at two neighboring data sets, and computes numbers
+(*scores*) from each. An *event* is that a score is beyond a threshold; its two
+probabilities bound ε and μ.
 
-The attack draws many outputs at two neighboring data sets D and D′, and computes a few
-numbers (scores) from each output. One half of the outputs chooses an event: that a
-score is above or below a threshold. The other half, unseen until then, bounds its
-probabilities p = P(event | D) and p′ = P(event | D′) (Clopper & Pearson 1934).
+Let D and D′ be the data sets. One half of the outputs chooses the event. The other
+half, unseen until then, bounds its probabilities p = P(event | D) and p′ = P(event |
+D′) (Clopper & Pearson 1934).
 
 Any (ε, δ) that the mechanism satisfies has ε ≥ log((p − δ)/p′), and any μ-GDP that it
 satisfies has μ ≥ Φ⁻¹(p) − Φ⁻¹(p′) (Nasr et al. 2023). The second bound uses the bulk of
@@ -293,6 +295,7 @@ def audit_mechanism(
             "must be a numpy.random.Generator", parameter="rng", value=rng
         )
 
+    # Scores of outputs at both values; `audit_scores` bounds ε and μ from them.
     sampler = sampler or mechanism
     pair = neighbors(mechanism)
     first_outputs = sampler.simulate_draws(rng, pair[0], samples)

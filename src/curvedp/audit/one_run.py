@@ -1,5 +1,4 @@
 """The audit of a private optimizer from a single run: a lower bound on its ε.
-
 For each of many records, the canaries, a fair coin chooses between two values of the
 record. An attacker guesses the coins from the result of the run. If too many guesses
 are right, the claimed privacy is refuted.

@@ -1,5 +1,4 @@
 """The audit of all mechanisms: a table of what each claims and what an attack proves.
-
 An attack proves a lower bound on the privacy parameter ε (or μ) of a mechanism; a claim
 below this bound is wrong. Each row of the table is one mechanism on one manifold. If
 all claims are true, the probability that any of them is called violated is at most
@@ -207,6 +206,8 @@ def _find_case(
     mechanism: str, manifold: str, noise_factor: float
 ) -> Case | OptimizerCase:
     """Return the case with these names.
+
+    Names can be sent to another process, but cases cannot.
 
     Parameters
     ----------

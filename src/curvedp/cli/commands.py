@@ -193,8 +193,8 @@ def plan(
     statistic: Annotated[
         str,
         typer.Option(
-            help="mean, dispersion, regression, classifier, tangent-pca, synthetic or "
-            "kmeans, or one that another package offers"
+            help="mean, dispersion, regression, classifier, starter-kit, tangent-pca, "
+            "synthetic or kmeans, or one that another package offers"
         ),
     ] = "mean",
     classes: Annotated[
@@ -204,7 +204,8 @@ def plan(
         float | None,
         typer.Option(
             help="with -r private: root mean square distance of the records "
-            "to their mean"
+            "to their mean; of a starter kit: distance of a person's class centers "
+            "from the identity"
         ),
     ] = None,
     shift: Annotated[
@@ -515,7 +516,11 @@ def demo(
 @command
 def studio(
     data: Annotated[
-        Path | None, typer.Argument(help="file with records; or drop it on the page")
+        list[Path] | None,
+        typer.Argument(
+            help="file with records; several for a comparison of groups; or drop them "
+            "on the page"
+        ),
     ] = None,
     folder: Annotated[
         Path, typer.Option(help="folder for the ledger and the released files")
@@ -544,9 +549,11 @@ def studio(
         """
         print(line, flush=True)
 
+    files = data or []
     serve(
         folder,
-        data,
+        files[0] if files else None,
+        further_files=files[1:],
         port=port,
         browser=browser,
         key=key,

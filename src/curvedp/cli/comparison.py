@@ -2,7 +2,6 @@
 
 import json as json_module
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +22,7 @@ from curvedp.cli.release import (
     READING,
     TypedOptions,
     check_targets,
+    input_files,
     ledger_label,
     open_ledger_file,
     person_columns,
@@ -35,9 +35,9 @@ from curvedp.errors import ParameterError
 from curvedp.releasing import numbered_names, parse_column, parse_radius
 
 if TYPE_CHECKING:
+    from curvedp.comparing import Group
     from curvedp.core.certificate import Certificate
     from curvedp.estimators.comparison import GroupComparison
-    from curvedp.inference.hypotheses import PermutationTest
     from curvedp.privacy import Guarantee
     from curvedp.privacy.unit import PrivacyUnit
 
@@ -92,26 +92,7 @@ _OPTIONS: Options = {
 }
 
 
-@dataclass
-class _Group:
-    """The records of one group, as they were read from a file.
-
-    Attributes
-    ----------
-    name : str
-        The file's name without its ending, or the group's label.
-    records : array, shape (n, *point_shape)
-        The records of the group.
-    persons : array, shape (n,), or None
-        The person that each record belongs to.
-    """
-
-    name: str
-    records: Any
-    persons: Any
-
-
-def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
+def _read_groups(options: TypedOptions, space: Any) -> list["Group"]:
     """Read the groups of a test: a file for each, or a label for each in a single file.
 
     Parameters
@@ -124,7 +105,7 @@ def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
 
     Returns
     -------
-    list of _Group
+    list of Group
         The groups in the order of the files, or of the sorted labels.
 
     Raises
@@ -132,20 +113,18 @@ def _read_groups(options: TypedOptions, space: Any) -> list[_Group]:
     ParameterError
         If a column of labels is named beside several files, or a file cannot be read.
     """
+    from curvedp.comparing import check_files_of_labels, name_apart, split_by_label
+
+    has_labels = options["labels"] is not None
+    check_files_of_labels(len(options["files"]), has_labels=has_labels)
     groups = [_read_group(options, path, space) for path in options["files"]]
-    if options["labels"] is not None:
-        if len(groups) != 1:
-            raise ParameterError("--labels goes with one file")
-        return _split_by_label(groups[0], options)
-
-    if len({group.name for group in groups}) < len(groups):
-        # Files of one name in several folders are told apart by their folders.
-        for group, path in zip(groups, options["files"], strict=True):
-            group.name = str(path.with_suffix(""))
-    return groups
+    if not has_labels:
+        return name_apart(groups, options["files"])
+    file_options = {**options, "data": options["files"][0]}
+    return split_by_label(groups[0], read_typed_column(file_options, options["labels"]))
 
 
-def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
+def _read_group(options: TypedOptions, path: Path, space: Any) -> "Group":
     """Read one file as a group that is named after it.
 
     Parameters
@@ -159,6 +138,7 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
     """
     import numpy as np
 
+    from curvedp.comparing import Group
     from curvedp.records import read_records
 
     file_options = {**options, "data": path}
@@ -169,38 +149,7 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> _Group:
         path, space, **reading_options(file_options), other_columns=other_columns
     )
     persons = read_persons(file_options)
-    return _Group(path.stem, np.asarray(records), persons)
-
-
-def _split_by_label(group: _Group, options: TypedOptions) -> list[_Group]:
-    """Split the records of one file into a group for each label.
-
-    Parameters
-    ----------
-    group : _Group
-        All records of the file.
-    options : dict
-        The options of the command; "labels" names the column with the label of each
-        record.
-
-    Returns
-    -------
-    list of _Group
-        One group for each label that occurs, in sorted order. Labels are public.
-    """
-    import numpy as np
-
-    file_options = {**options, "data": options["files"][0]}
-    column = read_typed_column(file_options, options["labels"])
-    labels = np.asarray(column).astype(str)
-    persons = None if group.persons is None else np.asarray(group.persons)
-
-    groups = []
-    for label in np.unique(labels):
-        has_label = labels == label
-        persons_of_label = None if persons is None else persons[has_label]
-        groups.append(_Group(str(label), group.records[has_label], persons_of_label))
-    return groups
+    return Group(path.stem, np.asarray(records), persons)
 
 
 def _run(kind: str, options: TypedOptions) -> None:
@@ -213,7 +162,9 @@ def _run(kind: str, options: TypedOptions) -> None:
     options : mapping
         The options of the command, by their names in Python.
     """
+    from curvedp.comparing import check_number_of_groups, compare
     from curvedp.geometry import parse_manifold
+    from curvedp.privacy import GDP
     from curvedp.records.files import load_point
 
     for name in ("manifold", "radius"):
@@ -228,7 +179,7 @@ def _run(kind: str, options: TypedOptions) -> None:
     if options["center"] is not None:
         center = load_point(options["center"], space, options["form"])
     groups = _read_groups(options, space)
-    _check_count(kind, len(groups))
+    check_number_of_groups(f"{kind} test", len(groups), needs_two=kind != "k-sample")
     test_arguments = {
         "radius": parse_radius(options["radius"]),
         "center": center,
@@ -244,10 +195,13 @@ def _run(kind: str, options: TypedOptions) -> None:
         "label": ledger_label(options["label"] or f"{kind} test", options["as_user"]),
     }
     with waiting("permuting"):
-        if kind == "paired":
+        if kind == "paired" and not isinstance(guarantee, GDP):
             _test_pairs(space, groups, test_arguments, options)
         else:
-            _compare(space, groups, test_arguments, options)
+            comparison = compare(
+                space, groups, is_paired=kind == "paired", **test_arguments
+            )
+            _print_or_save(space, comparison, groups, guarantee, options)
 
 
 def _unit_of(
@@ -286,12 +240,7 @@ def _check_outputs(options: TypedOptions) -> None:
     options : mapping
         The options of the command, by their names in Python.
     """
-    inputs = [*options["files"], options["mask"]]
-    inputs += [options["ledger"], options["ledger_key"]]
-    if options["center"] is not None:
-        # The center may be the name of a file; other text does no harm here.
-        inputs.append(Path(options["center"]))
-    check_targets(inputs, certificate=options["certificate"])
+    check_targets(input_files(options), certificate=options["certificate"])
     if options["ledger"] is None:
         for name in ("budget_mu", "ledger_key"):
             if options[name] is not None:
@@ -299,67 +248,35 @@ def _check_outputs(options: TypedOptions) -> None:
                 raise ParameterError(f"{flag} goes with --ledger")
 
 
-def _check_count(kind: str, n_groups: int) -> None:
-    """Refuse a number of groups that the test is not for.
-
-    Parameters
-    ----------
-    kind : {"two-sample", "k-sample", "paired"}
-        The name of the test.
-    n_groups : int
-        How many groups were read.
-    """
-    if kind in ("two-sample", "paired") and n_groups != 2:
-        raise ParameterError(f"a {kind} test needs two groups, not {n_groups}")
-    if n_groups < 2:
-        raise ParameterError("a test needs two groups or more")
-
-
 def _test_pairs(
     space: Any,
-    groups: list[_Group],
+    groups: list["Group"],
     test_arguments: dict[str, Any],
     options: TypedOptions,
 ) -> None:
     """Run the paired test of two groups, and print or write its result.
 
     Line i of the first group and line i of the second are one pair, such as a person
-    before and after a treatment. What is released depends on the guarantee:
-
-    - A budget of μ-GDP can be divided. The test, both group means and an effect size
-      are released, and printed by `_print_or_save`.
-    - Any other budget is spent on the test alone. Its result goes to the file that the
-      options name, or to the terminal as a sentence or (with --json) as one object.
+    before and after a treatment. A budget of μ-GDP can be divided among a test and the
+    means (`compare`); any other budget is spent on the test alone, here.
 
     Parameters
     ----------
     space : Manifold
         The manifold of the records.
-    groups : list of _Group
+    groups : list of Group
         The first and the second measurements.
     test_arguments : dict
         The arguments that all tests take: ball, guarantee, level, ledger and label.
     options : mapping
         The options of the command, by their names in Python.
     """
-    from curvedp.estimators.comparison import compare_pairs, test_sentence
+    from curvedp.comparing import check_same_persons, test_to_dict
+    from curvedp.estimators.comparison import test_sentence
     from curvedp.inference import paired_test
-    from curvedp.privacy import GDP
 
     first, second = groups
-    _check_same_persons(first, second)
-    guarantee = test_arguments["guarantee"]
-    if isinstance(guarantee, GDP):
-        comparison = compare_pairs(
-            space,
-            first.records,
-            second.records,
-            names=[first.name, second.name],
-            groups=first.persons,
-            **test_arguments,
-        )
-        _print_or_save(space, comparison, groups, guarantee, options)
-        return
+    check_same_persons(first, second)
 
     # All of the budget goes to the test, so none is left to search for a ball.
     if isinstance(test_arguments["radius"], str):
@@ -370,7 +287,7 @@ def _test_pairs(
     test = paired_test(
         space, first.records, second.records, groups=first.persons, **test_arguments
     )
-    test_result = {**_test_dict(test), "certificates": [test.certificate.to_dict()]}
+    test_result = {**test_to_dict(test), "certificates": [test.certificate.to_dict()]}
     written_paths = _save_or_print({"test": test.certificate}, test_result, options)
     if options["json"]:
         print(json_module.dumps(test_result, default=str))
@@ -379,63 +296,10 @@ def _test_pairs(
     _print_written(written_paths)
 
 
-def _check_same_persons(first: _Group, second: _Group) -> None:
-    """Refuse files of pairs that name different people in one line.
-
-    Line i of both files is one pair. The ids of people are public, so that the refusal
-    reveals nothing.
-
-    Parameters
-    ----------
-    first, second : _Group
-        The first and the second measurements.
-    """
-    if first.persons is None or second.persons is None:
-        return
-    if list(map(str, first.persons)) != list(map(str, second.persons)):
-        raise ParameterError(
-            "must name the same person in line i of both files", parameter="groups"
-        )
-
-
-def _compare(
-    space: Any,
-    groups: list[_Group],
-    test_arguments: dict[str, Any],
-    options: TypedOptions,
-) -> None:
-    """Release a comparison of groups, and print or write it: test, means, effect size.
-
-    Parameters
-    ----------
-    space : Manifold
-        The manifold of the records.
-    groups : list of _Group
-        The groups, two or more.
-    test_arguments : dict
-        The arguments that all tests take: ball, guarantee, level, ledger and label.
-    options : mapping
-        The options of the command, by their names in Python.
-    """
-    from curvedp.estimators.comparison import compare_groups
-
-    persons = None
-    if options["groups"] is not None:
-        persons = [group.persons for group in groups]
-    comparison = compare_groups(
-        space,
-        [group.records for group in groups],
-        names=[group.name for group in groups],
-        groups=persons,
-        **test_arguments,
-    )
-    _print_or_save(space, comparison, groups, test_arguments["guarantee"], options)
-
-
 def _print_or_save(
     space: Any,
     comparison: "GroupComparison",
-    groups: list[_Group],
+    groups: list["Group"],
     guarantee: "Guarantee",
     options: TypedOptions,
 ) -> None:
@@ -447,21 +311,18 @@ def _print_or_save(
         The manifold of the records.
     comparison : GroupComparison
         What was released.
-    groups : list of _Group
+    groups : list of Group
         The groups, for their names.
     guarantee : Guarantee
         What everything together meets.
     options : mapping
         The options of the command, by their names in Python.
     """
+    from curvedp.comparing import comparison_lines, comparison_to_dict
+
     certificates = comparison.certificates
     released = {
-        **_test_dict(comparison.test),
-        "effect_size": comparison.effect_size,
-        "largest_distance": comparison.largest_distance,
-        "spread": comparison.spread,
-        "warnings": list(comparison.warnings),
-        "means": _means_dict(comparison),
+        **comparison_to_dict(comparison),
         "certificates": [
             certificate.to_dict() for certificate in certificates.values()
         ],
@@ -472,104 +333,10 @@ def _print_or_save(
         return
     for text in comparison.warnings:
         _print_line(f"note: {text}")
-    _print_comparison(
-        space,
-        comparison,
-        [group.name for group in groups],
-        guarantee,
-        options,
-    )
+    names = [group.name for group in groups]
+    for line in comparison_lines(space, comparison, names, guarantee, options["form"]):
+        _print_line(line)
     _print_written(written)
-
-
-def _print_comparison(
-    space: Any,
-    comparison: "GroupComparison",
-    names: list[str],
-    guarantee: "Guarantee",
-    options: TypedOptions,
-) -> None:
-    """Print the test, the means with their error bars, and the effect size.
-
-    Parameters
-    ----------
-    space : Manifold
-        The manifold of the records.
-    comparison : GroupComparison
-        What was released.
-    names : list of str
-        The names of the groups, in the order in which they were read.
-    guarantee : Guarantee
-        What test, means and ball together meet.
-    options : mapping
-        The options of the command, by their names in Python.
-    """
-    from curvedp.estimators.comparison import test_sentence
-    from curvedp.inference.error_bars import distance_sentence
-    from curvedp.records.output_forms import output_form
-
-    _print_line(test_sentence(comparison.test, names))
-    written_as = output_form(options["form"], space)
-
-    for name, mean in zip(
-        comparison.means.classes_.tolist(), comparison.means.means_, strict=True
-    ):
-        sentence = f"mean of {name}: {written_as.sentence(mean)}"
-        if name in comparison.regions:
-            radius = float(comparison.regions[name].radius)
-            within = distance_sentence(space, radius)
-            sentence += f"; the population's is within {within}"
-        _print_line(sentence)
-    _print_line(
-        f"largest distance between means: "
-        f"{distance_sentence(space, comparison.largest_distance)}, which is "
-        f"{comparison.effect_size:.3g} times the spread "
-        f"{distance_sentence(space, comparison.spread)} within groups (effect size)"
-    )
-    if comparison.regions:
-        _print_line("all regions hold at once with probability 95%")
-    parts = "the test, the means and a private ball"
-    if comparison.ball_release is None:
-        parts = "the test and the means"
-    _print_line(f"{parts} together meet {guarantee}")
-
-
-def _means_dict(comparison: "GroupComparison") -> dict[str, dict[str, Any]]:
-    """Return the mean of each group as plain values, with the radius of its region.
-
-    Parameters
-    ----------
-    comparison : GroupComparison
-        What was released.
-
-    Returns
-    -------
-    dict
-        "center" and "radius" of each group; the radius is None without a region.
-    """
-    means = comparison.means
-    means_by_group = {}
-    for name, mean in zip(means.classes_.tolist(), means.means_, strict=True):
-        region = comparison.regions.get(name)
-        radius = None if region is None else float(region.radius)
-        means_by_group[name] = {"center": mean.tolist(), "radius": radius}
-    return means_by_group
-
-
-def _test_dict(test: "PermutationTest") -> dict[str, Any]:
-    """Return the result of a test as plain values.
-
-    Parameters
-    ----------
-    test : PermutationTest
-        The released result.
-    """
-    return {
-        "rejected": bool(test.rejected),
-        "pvalue": float(test.pvalue),
-        "level": test.level,
-        "statistic": test.statistic,
-    }
 
 
 def _save_or_print(

@@ -169,13 +169,15 @@ def escape_markup(text: object) -> str:
     return escape("".join(printable_characters))
 
 
-def check_picture(path: Path | None) -> None:
+def check_picture(path: Path | None, name: str = "plot") -> None:
     """Refuse, before anything is computed, a picture that could not be written.
 
     Parameters
     ----------
     path : Path or None
         The file of the picture; None if there is none.
+    name : str
+        The option that names it.
 
     Raises
     ------
@@ -183,7 +185,7 @@ def check_picture(path: Path | None) -> None:
         If the ending is not that of a picture, or the folder does not exist.
     """
     if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
-        raise ParameterError(f"--plot {path} must end in .svg, .png or .pdf")
+        raise ParameterError(f"--{name} {path} must end in .svg, .png or .pdf")
     if path is not None and not path.absolute().parent.is_dir():
         raise ParameterError(f"the folder of {path} does not exist")
 
@@ -198,9 +200,12 @@ def save_picture(figure: Any, path: Path) -> None:
     path : Path
         The file, whose ending says the format.
     """
+    from matplotlib import rc_context
+
     from curvedp.report.canvas import own_style
 
     buffer = io.BytesIO()
-    with own_style():
+    # Journals refuse fonts of type 3, which are matplotlib's default in a PDF.
+    with own_style(), rc_context({"pdf.fonttype": 42}):
         figure.savefig(buffer, format=path.suffix[1:])
     write_atomically(path, buffer.getvalue())

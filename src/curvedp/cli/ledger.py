@@ -237,7 +237,7 @@ def _print_balance(ledger: "Ledger") -> None:
         The ledger.
     """
     spent = ledger.spent or "nothing"
-    remaining = ledger.remaining or "nothing"
+    remaining = ledger.remaining_in_words
     balance = f"spent {spent}, remaining {remaining} of {ledger.budget}"
     frozen = ledger.frozen
     if frozen is not None:

@@ -114,8 +114,13 @@ def connectome(
 
     if out is not None:
         check_relmat_name(out)
-    inputs = [ledger, ledger_key, center, names]
+    inputs: list[Path | None] = [ledger, ledger_key, center, names]
+    if networks is not None:
+        inputs.append(Path(networks))
+    inputs += _files_in(folder, [certificate, plot, out, *_sidecars(out)])
     _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
+    for sidecar in _sidecars(out):
+        check_targets([*inputs, plot, certificate], **{"out (sidecar)": sidecar})
 
     entities = {} if task is None else {"task": task}
     with waiting("reading matrices"):
@@ -230,6 +235,42 @@ def _networks(choice: str | None, names: list[str]) -> list[str] | None:
     if choice is None:
         return None
     return networks_of(names, None if choice == "schaefer" else choice)
+
+
+def _sidecars(out: Path | None) -> list[Path]:
+    """Return the files that are written beside a matrix, by its name of the standard.
+
+    Parameters
+    ----------
+    out : Path or None
+        The file of the matrix, whose name ends in _relmat.tsv or _relmat.dense.tsv.
+    """
+    if out is None:
+        return []
+    stem, _, _ = out.name.rpartition("_relmat")
+    return [
+        out.with_name(f"{stem}_relmat.json"),
+        out.with_name(f"{stem}_nodeindices.tsv"),
+    ]
+
+
+def _files_in(folder: Path, targets: list[Path | None]) -> list[Path | None]:
+    """Return the outputs that are files of the folder that is read.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the participants.
+    targets : list of path or None
+        Where outputs would be written.
+    """
+    return [
+        target
+        for target in targets
+        if target is not None
+        and target.exists()
+        and folder.resolve() in target.resolve().parents
+    ]
 
 
 def _check_outputs(

@@ -21,6 +21,7 @@ from curvedp.cli.release import (
     TypedOptions,
     check_targets,
     file_command,
+    input_files,
     reading_options,
 )
 from curvedp.errors import ParameterError
@@ -50,11 +51,17 @@ def _perturb(options: TypedOptions) -> None:
     # Everything that can be refused is refused before a report is drawn.
     mechanism = _build_mechanism(options)
     check_picture(options["plot"])
-    check_picture(options["map"])
+    check_picture(options["map"], "map")
     if options["map"] is not None and mechanism.space.name != "earth":
         raise ParameterError("--map is for places on the Earth: --epsilon-per-km")
     out, certificate = options["out"], options["certificate"]
-    check_targets([options["data"]], out=out, certificate=certificate)
+    check_targets(
+        input_files(options),
+        out=out,
+        plot=options["plot"],
+        map=options["map"],
+        certificate=certificate,
+    )
 
     # What is to be expected, before anything is drawn.
     unit = mechanism.space.unit
@@ -184,7 +191,7 @@ def _build_mechanism(options: TypedOptions) -> "MetricLaplace":
 
 
 def _earth(public_place: str | None) -> "Earth":
-    """Return the Earth with the place that stands for rows that cannot be read.
+    """Return the Earth, with the public place that replaces rows that cannot be read.
 
     Parameters
     ----------

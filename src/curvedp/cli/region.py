@@ -8,6 +8,7 @@ import typer
 
 from curvedp.cli.console import check_picture, console, escape_markup, save_picture
 from curvedp.cli.options import JsonOption, PictureOption, command
+from curvedp.cli.release import check_targets
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.verification import DEFAULT_SECONDS, read_certificate_text, run_in_worker
 
@@ -42,6 +43,7 @@ def region(
     true at the same time.
     """
     check_picture(plot)
+    check_targets([certificate, value, against], plot=plot)
     text = read_certificate_text(certificate)
     second_text = None if against is None else read_certificate_text(against)
     region_request = {
@@ -164,6 +166,7 @@ def figure(
     from curvedp.verification import raise_if_refuted, verify_file
 
     check_picture(plot)
+    check_targets([*certificates], plot=plot)
     legend = [path.stem for path in certificates]
     if names is not None:
         legend = [name.strip() for name in names.split(",")]

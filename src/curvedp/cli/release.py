@@ -59,6 +59,17 @@ _LONGEST_START = 16
 TypedOptions = Mapping[str, Any]
 
 
+# Options that name no input: files that are written, and words for the ledger.
+_OUTPUTS_AND_TEXTS = (
+    "out",
+    "plot",
+    "map",
+    "report",
+    "certificate",
+    "label",
+    "as_user",
+)
+
 # The most characters of a ledger's label, and of the name of who releases.
 _LONGEST_LABEL = 200
 _LONGEST_USER = 60
@@ -316,6 +327,33 @@ def reading_options(options: TypedOptions) -> dict[str, Any]:
         columns = options["columns"].split(",")
         reading["columns"] = [parse_column(column) for column in columns]
     return reading
+
+
+def input_files(options: TypedOptions) -> list[Path | None]:
+    """Return the files that a command reads, which no output may overwrite.
+
+    Some texts may be the name of a file: people in an npy file, or the center of a ball.
+    Every text that names a file that exists is counted as one.
+
+    Parameters
+    ----------
+    options : mapping
+        The options of the command, by their names in Python.
+
+    Returns
+    -------
+    list of path
+        The files, also those that do not exist.
+    """
+    paths: list[Path | None] = []
+    for name, value in options.items():
+        if name in _OUTPUTS_AND_TEXTS:
+            continue
+        for typed in value if isinstance(value, list) else [value]:
+            is_file_name = isinstance(typed, str) and os.path.isfile(typed)
+            if isinstance(typed, Path) or is_file_name:
+                paths.append(Path(typed))
+    return paths
 
 
 def check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
@@ -591,14 +629,10 @@ def _check_outputs(options: TypedOptions) -> None:
     options : mapping
         The options of the command, by their names in Python.
     """
-    inputs = [options[name] for name in ("data", "mask", "ledger", "ledger_key")]
-    if options.get("center") is not None:
-        # The center may be the name of a file; other text does no harm here.
-        inputs.append(Path(options["center"]))
     # The certificate comes last: it alone may stand for several files, and each of them
     # is compared with what was checked before.
     check_targets(
-        inputs,
+        input_files(options),
         out=options["out"],
         report=options["report"],
         certificate=options["certificate"],
@@ -807,7 +841,7 @@ def _print_release(
     for line in _region_advice(fitted_estimator, bars):
         console.print(escape_markup(line), soft_wrap=True)
     if fitted_estimator.ledger is not None:
-        remaining = fitted_estimator.ledger.remaining or "nothing"
+        remaining = fitted_estimator.ledger.remaining_in_words
         console.print(
             escape_markup(f"remaining in {options['ledger']}: {remaining}"),
             soft_wrap=True,

@@ -13,11 +13,21 @@ import typer
 from curvedp._files import write_atomically
 from curvedp.cli.console import console, escape_markup, waiting
 from curvedp.cli.options import command
+from curvedp.cli.release import check_targets
 from curvedp.errors import ParameterError
-from curvedp.verification import DEFAULT_SECONDS, sign_file, verify_file
+from curvedp.verification import (
+    DEFAULT_SECONDS,
+    read_signatures,
+    sign_file,
+    signature_path,
+    verify_file,
+)
 
 if TYPE_CHECKING:
     from curvedp.core.certificate import Certificate
+
+# What `curvedp statement` writes into its folder.
+_STATEMENT_FILES = ("registry.yaml", "label.html", "worksheet.html")
 
 
 @command
@@ -60,6 +70,7 @@ def sign(
     from curvedp.signing import key_of, read_key
 
     identity = read_key(key)
+    check_targets([certificate, key], signature=signature_path(certificate))
     with waiting("recomputing every claim"):
         target = sign_file(certificate, identity, seconds)
     console.print(
@@ -116,7 +127,12 @@ def statement(
             parameter="out",
         )
 
+    inputs: list[Path | None] = [*certificates, study, ledger, ledger_key]
+    if out is not None and out.is_dir():
+        for name in _STATEMENT_FILES:
+            check_targets(inputs, out=out / name)
     if not study.exists():
+        check_targets([*certificates, ledger, ledger_key], study=study)
         write_atomically(study, statements.template())
         console.print(
             f"Created {escape_markup(study)}, a form in TOML. Fill it in and run the "
@@ -138,18 +154,45 @@ def statement(
     if out is None:
         return
 
-    label = statements.label(verified, answers, notes, ledger_note)
-    worksheet = statements.worksheet(verified, answers, notes, ledger_note)
+    signers = _common_signers(certificates, verified)
+    label = statements.label(verified, answers, notes, ledger_note, signers)
+    worksheet = statements.worksheet(verified, answers, notes, ledger_note, signers)
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "registry.yaml", registry)
-    write_atomically(out / "label.html", label)
-    write_atomically(out / "worksheet.html", worksheet)
+    contents = (registry, label, worksheet)
+    for name, content in zip(_STATEMENT_FILES, contents, strict=True):
+        write_atomically(out / name, content)
     if print_registry:
         return
     console.print(
         f"registry.yaml, label.html and worksheet.html are in {escape_markup(out)}",
         soft_wrap=True,
     )
+
+
+def _common_signers(paths: list[Path], certificates: "list[Certificate]") -> list[str]:
+    """Return the public keys of those whose signatures of all certificates are valid.
+
+    Parameters
+    ----------
+    paths : list of Path
+        The files of the certificates, beside which the signatures are.
+    certificates : list of Certificate
+        The certificate in each file.
+    """
+    from curvedp.core.certificate import is_certificate_signed
+
+    common: set[str] | None = None
+    for path, certificate in zip(paths, certificates, strict=True):
+        signatures = {}
+        if signature_path(path).exists():
+            signatures = read_signatures(path)
+        signers = {
+            key
+            for key, signature in signatures.items()
+            if is_certificate_signed(certificate, key, signature)
+        }
+        common = signers if common is None else common & signers
+    return sorted(common or ())
 
 
 def _verify_all(

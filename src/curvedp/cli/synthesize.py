@@ -32,6 +32,7 @@ from curvedp.cli.release import (
     TypedOptions,
     check_targets,
     file_command,
+    input_files,
     open_ledger_file,
     read_persons,
     read_typed_column,
@@ -100,7 +101,7 @@ def _synthesize(options: TypedOptions) -> None:
     is_certificate = options["data"].suffix == ".json"
     has_columns = options["labels"] is not None or options["x"] is not None
     check_targets(
-        [options[name] for name in ("data", "mask", "ledger", "ledger_key")],
+        input_files(options),
         out=options["out"],
         plot=options["plot"],
         certificate=options["certificate"],
@@ -354,7 +355,7 @@ def _release_sentences(estimator: "PrivateSynthesizer") -> list[str]:
     ]
     if estimator.ledger is not None:
         sentences.append(
-            f"remaining in the ledger: {estimator.ledger.remaining or 'nothing'}"
+            f"remaining in the ledger: {estimator.ledger.remaining_in_words}"
         )
     return sentences
 

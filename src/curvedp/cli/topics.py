@@ -39,6 +39,7 @@ from curvedp.cli.release import (
     TypedOptions,
     check_targets,
     file_command,
+    input_files,
     open_ledger_file,
     person_columns,
     read_persons,
@@ -120,9 +121,8 @@ def _check_outputs(options: TypedOptions) -> None:
     """
     check_picture(options["plot"])
     _validate.integer("phrases", options["phrases"], 1)
-    inputs = ("data", "vocabulary", "init", "ledger", "ledger_key")
     check_targets(
-        [options[name] for name in inputs],
+        input_files(options),
         out=options["out"],
         plot=options["plot"],
         report=options["report"],
@@ -380,7 +380,7 @@ def _write_and_print(
             soft_wrap=True,
         )
     if model.ledger is not None:
-        remaining = model.ledger.remaining or "nothing"
+        remaining = model.ledger.remaining_in_words
         console.print(escape_markup(f"remaining in the ledger: {remaining}"))
     console.print("not covered by this guarantee:")
     for sentence in NOT_COVERED:

@@ -57,6 +57,14 @@ _ADD_REMOVE = ADJACENCIES[1]
 # How many entries the notebook's view of a ledger shows.
 _ENTRIES_SHOWN = 10
 
+# What a total promises whose entries are about different partitions. A guarantee within
+# the classes of one partition compares data sets in which the record that differs keeps
+# its class there. All of them hold together if it keeps its class in each partition.
+SEVERAL_PARTITIONS = (
+    "or domain, or sample; if releases differ in these, one that stays in the same one "
+    "in each release"
+)
+
 # The titles of the columns that `entry_row` fills.
 ENTRY_HEADER = ("", "what", "charged", "protects", "about")
 
@@ -508,10 +516,19 @@ class Ledger:
     def remaining(self) -> Guarantee | None:
         """What can still be spent in one entry outside any partition, rounded down.
 
-        It is None if nothing is left or the ledger is frozen. Its definition is that of
-        `account`: after a GDP release from an (ε, δ) budget it is GDP.
+        It is None if nothing is left or the ledger is frozen; `remaining_in_words` is
+        for printing. Its definition is that of `account`: after a GDP release from an
+        (ε, δ) budget it is GDP.
         """
         return self._state().remaining
+
+    @property
+    def remaining_in_words(self) -> str:
+        """What can still be spent, as text: "nothing" where `remaining` is None."""
+        state = self._state()
+        if state.freeze is not None:
+            return "nothing (frozen)"
+        return str(state.remaining or "nothing")
 
     @property
     def head(self) -> str:
@@ -599,7 +616,7 @@ class Ledger:
         earlier = ""
         if len(entries) > _ENTRIES_SHOWN:
             earlier = f"<p>… and {len(entries) - _ENTRIES_SHOWN} before</p>"
-        remaining = escape(str(state.remaining or "nothing"))
+        remaining = escape(self.remaining_in_words)
         title = (
             f"<p><b>{escape(self.path.name)}</b>: {remaining} of "
             f"{escape(str(state.budget))} remains; {escape(unit_in_words(state.unit))}</p>"
@@ -930,7 +947,10 @@ def unit_in_words(unit: PrivacyUnit | None) -> str:
         return "whom it protects is unknown until a charge states it"
     if unit is PrivacyUnit.PERSON:
         return f"it protects {PERSON_IN_FULL}"
-    return f"it protects one {unit.words}"
+    words = f"it protects one {unit.words}"
+    if unit is unit.in_class:
+        words += f" ({SEVERAL_PARTITIONS})"
+    return words
 
 
 def _check_same(

@@ -1,5 +1,4 @@
 """Local privacy: each person perturbs their own record, and nobody holds the records.
-
 `MetricLaplace` is for places, directions and rotations (geo-indistinguishability),
 `PrivUnit` for one unit vector of many dimensions. Read `metric` first.
 """

@@ -1,5 +1,4 @@
 """True local privacy of records in a public ball: Gaussian and Laplace noise.
-
 Two records in a ball of radius ρ are at most 2ρ apart. So noise that is calibrated to
 the sensitivity 2ρ makes one report private, whatever the record is. The noise is that
 of the mechanisms that a curator uses, with the same exact profiles.

@@ -1,5 +1,4 @@
 """Repeated reports of one person: public cells, a memory, and a budget per day.
-
 Every new report of a place costs ε again, and reports of one place that is visited
 every day could be averaged. So a device replaces a place by the center of its public
 cell, draws one permanent report for each cell, and sends that again at every visit.

@@ -1,5 +1,4 @@
 """Means of reports with confidence regions: what the server computes.
-
 Everything here is post-processing of reports, so that it costs no privacy. The noise is
 public, so that its bias is known and taken out.
 """
@@ -8,7 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from curvedp import _validate
 from curvedp._silence import numerical_silence
@@ -135,7 +134,9 @@ def mean_of_vectors(
         spread = math.sqrt(total_variance / n)
         radius = spread + length * math.sqrt(-2 * math.log(1 - probability) / n)
     else:
-        quantile = float(chi2.ppf(probability, math.prod(shape)))
+        # Of the chi-squared law; importing `scipy.stats` for it takes a quarter of the
+        # time in which `curvedp verify` starts.
+        quantile = 2 * float(gammaincinv(math.prod(shape) / 2, probability))
         radius = math.sqrt(largest_variance * quantile / n)
     return MeanEstimate(value, radius, probability, n)
 

@@ -1,5 +1,4 @@
 """What all local mechanisms share: reading records, drawing reports, and certificates.
-
 A local mechanism is a public randomized function of one record. It holds no budget and
 no data. Every row of a batch is the record of a person of its own, and every call of
 `randomize` is one report of each.

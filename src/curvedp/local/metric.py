@@ -1,5 +1,4 @@
 """Metric privacy of one record: geo-indistinguishability on the Earth and other spaces.
-
 `MetricLaplace` reports a point whose density falls by e^{-ε} with every unit of
 distance from the true one. docs/theory/local.md has the theorem and its proof.
 """

@@ -1,5 +1,4 @@
 """Harmonic moments of the noise of a report: by how much it shrinks each frequency.
-
 Isotropic noise about x multiplies every harmonic of degree l by one public number
 (Funk and Hecke): E Y_l(report) = a_l·Y_l(x). Dividing by a_l takes the bias out.
 Theorem N4 (docs/theory/local.md) has the proof.

@@ -1,5 +1,4 @@
 """Pictures of what devices report, of public places and simulated reports alone.
-
 `plot_displacements` shows how far reports lie from one public record, and `plot_places`
 a map of true and reported example places. Neither reads a record of anybody.
 """

@@ -1,5 +1,4 @@
 """How many people a question takes: a curator, a federation, and local reports.
-
 The question is the same for all three, the mean of records in a public ball, and so is
 the guarantee. What differs is who is trusted.
 """

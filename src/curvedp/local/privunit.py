@@ -1,5 +1,4 @@
 """PrivUnit: true local privacy of one unit vector, with the best constants.
-
 The mechanism is that of Bhowmick et al. (2018), with the parameters that Asi, Feldman
 and Talwar (2022) show to be optimal. They are computed here, and ε is certified in ball
 arithmetic. docs/theory/local.md has the theorems.

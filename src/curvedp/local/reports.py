@@ -1,5 +1,4 @@
 """Statistics from reports: means, histograms on public cells, and densities.
-
 The server sees reports only. Their noise is public, so that its bias is taken out;
 error bars come from the spread of the reports. All of it is post-processing.
 """
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import eval_legendre
-from scipy.stats import chi2
+from scipy.special import eval_legendre, gammaincinv
 
 from curvedp import _validate
 from curvedp.errors import ParameterError
@@ -84,6 +82,8 @@ def estimate_mean(
     )
     space = mechanism.space
     points = _read_points(mechanism.report_space, reports)
+
+    # Noise shrinks the mean of the reports by a known factor, except in flat space.
     manifold = space.manifold
     if isinstance(manifold, Sphere):
         value, radius = _mean_direction(mechanism, points, probability)
@@ -97,6 +97,8 @@ def estimate_mean(
             f"no unbiased mean of reports is known on {manifold!r}; spheres, tori and "
             "Euclidean space have one"
         )
+
+    # The estimate, in the form in which people write records.
     reported = space.write(value[None])[0]
     return MeanEstimate(
         reported, radius * space.unit_length, probability, len(points), space.unit
@@ -142,7 +144,8 @@ def _ball_radius(deviations: np.ndarray, level: float) -> float:
     n, dim = deviations.shape
     covariance = deviations.T @ deviations / (n - 1)
     largest = float(np.linalg.eigvalsh(covariance)[-1])
-    return math.sqrt(max(largest, 0.0) * float(chi2.ppf(level, dim)) / n)
+    quantile = 2 * float(gammaincinv(dim / 2, level))  # of the chi-squared law
+    return math.sqrt(max(largest, 0.0) * quantile / n)
 
 
 def _mean_direction(

@@ -1,5 +1,4 @@
 """Where local records live: how they are written, read as points, and measured.
-
 A `RecordSpace` is a manifold with the form of its records and the unit of its
 distances. `Earth` is the sphere with places in degrees and distances in kilometers;
 every other manifold is written by its own points (`PointRecords`).

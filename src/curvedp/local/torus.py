@@ -1,5 +1,4 @@
 """The Laplace law of the flat torus, drawn exactly.
-
 On a torus of unit circles the shortest way from x to y is y − x with each angle taken
 to (−π, π]. So the law with density ∝ e^{−ε·d(x, y)} is the Laplace law of Euclidean
 space, restricted to the cube (−π, π)^d and wrapped around. Here it is drawn and

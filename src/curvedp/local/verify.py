@@ -1,5 +1,4 @@
 """Recompute what a certificate of local reports claims.
-
 The mechanism is built again from the public parameters alone, by the same code as on
 the device, and each claim is compared with the recomputed one.
 """
@@ -138,10 +137,13 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
             "SHA-256 of all other fields",
         )
     ]
+
+    # Recompute the claims with a mechanism that is built from the public parameters.
     mechanism = rebuild(certificate)
     if not _has_structure_of(mechanism.parameters(), dict(certificate.parameters)):
         detail = "they are not the parameters of this mechanism"
         return [*checks, Check("parameters", False, detail)]
+
     checks += _check_guarantee(certificate, mechanism)
     checks.append(_check_parameters(certificate, mechanism))
     checks.append(
@@ -159,6 +161,8 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
             "only those of the operating system are private",
         )
     )
+
+    # The certificate may list the reports that were drawn.
     if certificate.reports is not None:
         width = math.prod(grid_shape(mechanism.space.manifold))
         checks.append(_check_reports(certificate.reports, width))

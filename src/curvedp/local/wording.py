@@ -1,5 +1,4 @@
 """Every sentence that a person reads about a local report.
-
 Certificates hold codes and numbers; these sentences may be changed at any time without
 voiding one (see `curvedp.core.wording`).
 """
@@ -59,12 +58,12 @@ def promise_sentences(certificate: LocalCertificate) -> list[str]:
         promise = _metric_sentences(certificate)
     else:
         promise = _local_sentences(certificate)
-    drawn = SAMPLING_WORDS[SamplingPath(certificate.path)]
+    sampling_words = SAMPLING_WORDS[SamplingPath(certificate.path)]
     return [
         *promise,
         _WEAKER,
         f"Who is trusted with the records: {TRUST_WORDS[certificate.trust]}.",
-        f"How reports are drawn: {drawn}.",
+        f"How reports are drawn: {sampling_words}.",
         "It is about one report. A second report of the same record costs as much "
         "again.",
     ]

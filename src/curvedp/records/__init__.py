@@ -1,5 +1,4 @@
 """Reading records from files, frames and lists, and holding them wherever they lie.
-
 Records may be in memory, on a device, or in chunks on a cluster. What is not a record
 (a text, a missing cell, a line that is too short) is NaN: its content changes neither n
 nor whether the data set is read.

@@ -1,5 +1,4 @@
 """`Records`: a data set in memory, on a device, or in chunks on a cluster.
-
 It is the one interface through which statistics and mechanisms see data. A record is a
 point of a manifold, as an array of shape `point_shape`. Nothing here raises, warns or
 changes the number n of records because of what a record contains: a record that is not
@@ -8,6 +7,7 @@ used. Types and shapes are public and may be refused.
 """
 
 from collections.abc import Callable
+from math import prod
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,10 +39,12 @@ Moments = tuple[np.ndarray, float]
 BlockSum = Callable[..., np.ndarray]
 
 # How many records `Records.sums` passes to its function at once. Its intermediate results
-# stay small, and the exact sums do not depend on it. A device needs many records to be
-# busy.
+# stay small, and the exact sums do not depend on it.
 _BLOCK = 1 << 13
-_DEVICE_BLOCK = 1 << 16
+# A device needs many records to be busy: blocks have about so many numbers, but no fewer
+# and no more records than this.
+_DEVICE_NUMBERS = 1 << 25
+_DEVICE_BLOCKS = (1 << 16, 1 << 17)
 
 
 class Records:
@@ -265,6 +267,13 @@ class DeviceRecords(Records):
 
     location = "device"
 
+    def _blocks(self) -> list[slice]:
+        """Return slices that cover the records; one empty slice if there are none."""
+        numbers_per_record = max(prod(self._records.shape[1:]), 1)
+        fewest, most = _DEVICE_BLOCKS
+        size = min(max(_DEVICE_NUMBERS // numbers_per_record, fewest), most)
+        return blocks(self.n, size) or [slice(0, 0)]
+
     def array(self) -> np.ndarray:
         """Return all records, copied to the host."""
         return np.asarray(to_host(self._records), dtype=np.float64)
@@ -290,7 +299,7 @@ class DeviceRecords(Records):
             # The device is asked for all blocks before the host waits for any of them.
             block_sums = [
                 sum_block(records[block, ...], *(values[block] for values in columns))
-                for block in blocks(self.n, _DEVICE_BLOCK) or [slice(0, 0)]
+                for block in self._blocks()
             ]
             return np.asarray(to_host(sum(block_sums)), dtype=np.int64)
 
@@ -309,10 +318,7 @@ class DeviceRecords(Records):
         """
         with double_precision(self._records):
             records = detach(self._records)
-            vectors = [
-                function(records[block, ...])
-                for block in blocks(self.n, _DEVICE_BLOCK) or [slice(0, 0)]
-            ]
+            vectors = [function(records[block, ...]) for block in self._blocks()]
             return DeviceRecords(array_namespace(records).concat(vectors, axis=0))
 
     def moments(self, ball: PublicBall) -> Moments:

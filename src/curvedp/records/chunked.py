@@ -1,5 +1,4 @@
 """Records in a dask array, which are never loaded as a whole.
-
 A dask array consists of chunks, which workers read. Workers apply a function to their
 own chunks and send back exact sums; the client adds them up. A worker or a cluster that
 fails is reported in one line that quotes no record.

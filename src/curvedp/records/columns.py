@@ -1,5 +1,4 @@
 """Finding the columns of a table that hold a record.
-
 A row of a table is a record: a point, written as several numbers. Columns are chosen by
 their public names or positions (from 0), never by what their cells hold.
 """

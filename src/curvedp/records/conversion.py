@@ -1,5 +1,4 @@
 """Conversion of the cells of tables and arrays, of any type, to 64-bit floats.
-
 Whatever is not a number becomes NaN. Converting a private cell never raises and never
 warns, and the result depends on that cell alone. Only the type of a whole array is
 public and may be refused.
@@ -245,7 +244,7 @@ def _record_to_floats(
     record : object
         One record of any type.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     columns : sequence or None
         The keys of the wanted entries.
 

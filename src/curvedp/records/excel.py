@@ -1,5 +1,4 @@
 """Reading records from a range of cells of an Excel file, such as "Sheet1!A2:C201".
-
 Each row of the range is a record. The caller names the range, because an empty last row
 leaves no trace in the file: without a range, emptying one record could change the
 number of records.
@@ -63,7 +62,7 @@ def read_excel_records(
     path : path
         The file.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     options : ReadOptions
         The caller's options for reading the file.
 

@@ -1,5 +1,4 @@
 """Reading records from files of many kinds, and from frames, lists and arrays.
-
 A record is a point of a manifold, written as numbers. Files are refused for public
 reasons only: the kind of a file, a shape, a type, a name. Replacing one record never
 changes the number of records, whether they are read, or what a message says. A record
@@ -353,8 +352,12 @@ def record_width(
         width = array.shape[1] if array.ndim == 2 else None
 
     if width is None or width < 1:
+        why = ""
+        if ending == ".parquet":
+            # A length that is read off the records would depend on a record.
+            why = " (its columns are no lists of a fixed size, which would state it)"
         raise ParameterError(
-            f"is missing: how many numbers a vector of {path.name} has; "
+            f"is missing: how many numbers a vector of {path.name} has{why}; "
             "sphere:383 stands for vectors of 384 numbers",
             parameter="manifold",
         )
@@ -544,14 +547,18 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
     """
     endings = (*TABLE_READERS, *volumes.READERS)
     ending = _ending_of(path, endings)
+    if path.is_dir() and ending != ".zarr":
+        raise ParameterError(
+            f"{path} is a folder; one file with the records is needed. In Python, "
+            "np.concatenate makes one array of those of several npy files, and np.save "
+            "writes it; write the person of each record to a second npy file"
+        )
     if ending is None:
         raise ParameterError(
             f"{path.name}: the file must end in one of {', '.join(endings)}"
         )
     if not path.exists():
         raise ParameterError(f"{path} does not exist")
-    if path.is_dir() and ending != ".zarr":
-        raise ParameterError(f"{path} is a folder; one file with the records is needed")
 
     if ending in TABLE_READERS:
         read_table = TABLE_READERS[ending]
@@ -682,9 +689,11 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
 
 
 def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
-    """Return advice for a caller whose records have the wrong shape.
+    """Return the end of the error message about records of the wrong shape.
 
-    It is the end of an error message, and empty if there is nothing to advise.
+    It advises what to do: to give a mask for a volume, to move the axis of the records
+    to the front, or to read the columns in another form. It is empty if none of these
+    applies.
 
     Parameters
     ----------

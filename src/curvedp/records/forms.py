@@ -1,5 +1,4 @@
 """Forms: the ways in which points of a manifold are written as numbers.
-
 A form, such as latitude and longitude in degrees, maps the numbers of a record to a
 point of a manifold. A record that is not valid in its form becomes NaN, and an
 estimator later replaces it by the center of a public ball. The unit and the order of
@@ -352,8 +351,8 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
 def _points_from_colatlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
     """Map pairs (colatitude, longitude) to points of the unit sphere in R³.
 
-    The colatitude is the angle from the north pole (0, 0, 1). One outside 0° to 180°
-    does not exist and becomes NaN.
+    The colatitude is the angle from the north pole (0, 0, 1). A colatitude outside 0°
+    to 180° does not exist, and such a record becomes NaN.
 
     Parameters
     ----------
@@ -752,7 +751,7 @@ def _form_for_shape(
     Parameters
     ----------
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     point_shape : tuple of int
         The only shape of a point for which the form is built.
     points : callable
@@ -807,7 +806,7 @@ def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None
     return Form(name, point_shape, partial(_nan_where_invalid, points))
 
 
-def _tensor_form(
+def _form_of_six_numbers(
     indices: list[MatrixIndex], name: str, point_shape: Shape
 ) -> Form | None:
     """Return a form of six numbers for symmetric 3 x 3 matrices.
@@ -1070,9 +1069,9 @@ FORMS: dict[str, FormBuilder] = {
     ),
     # The order of dipy, ANTs and NIfTI's symmetric matrices, that of FSL, that of
     # MRtrix.
-    "tensor6-lower": partial(_tensor_form, LOWER_TRIANGLE),
-    "tensor6-upper": partial(_tensor_form, UPPER_TRIANGLE),
-    "tensor6-diagonal": partial(_tensor_form, DIAGONAL_FIRST),
+    "tensor6-lower": partial(_form_of_six_numbers, LOWER_TRIANGLE),
+    "tensor6-upper": partial(_form_of_six_numbers, UPPER_TRIANGLE),
+    "tensor6-diagonal": partial(_form_of_six_numbers, DIAGONAL_FIRST),
     "landmarks": partial(_landmark_form, False),
     "landmarks-xxyy": partial(_landmark_form, True),
     "upper": partial(_triangle_form, True),

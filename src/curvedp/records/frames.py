@@ -1,5 +1,4 @@
 """Reading records from the tables (frames) of pandas, polars and pyarrow.
-
 A row of a table is a record. A single cell can change the type of its column: one
 complex number makes a column of complex numbers. So the type is private: no column is
 refused for it, and a cell that cannot be read affects its own record alone.
@@ -102,7 +101,7 @@ def find_record_columns(
     table : frame or pyarrow table
         The table with the records.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     options : ReadOptions
         The caller's options for reading the file.
 
@@ -298,7 +297,7 @@ def _cell_at(column: Any, position: int) -> Any:
     if isinstance(column, PandasSeries):
         return column.iloc[position]
     cell = column[position]
-    # A list in a series of polars is a series again.
+    # In polars, a cell that holds a list is returned as a series.
     return cell.to_list() if _package_of(cell) == "polars" else cell
 
 

@@ -1,5 +1,4 @@
 """Conversion of labels and ids to arrays.
-
 A label is the class of a record, and an id is the person to whom it belongs. Both are
 public here, and missing ones are found.
 """

@@ -1,5 +1,4 @@
 """Labels: the class of each record, and the records of a single class.
-
 A label becomes a code: the position of its class among all classes. Labels are public
 unless the caller states the set of classes. Then a label is private, like the record:
 no label raises an error, and one that is not in the set counts as the first class.
@@ -823,5 +822,5 @@ def _starts_by_class(ball: PublicBall, samples: list[list[np.ndarray]]) -> list[
             else:
                 # Only labels that change between two readings leave a class without
                 # records here, and the first pass refuses them.
-                starts.append(Start(ball.center, 1.0))
+                starts.append(Start(ball.center))
     return starts

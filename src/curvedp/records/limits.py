@@ -1,5 +1,4 @@
 """Limits on the memory that a file may fill when it is read.
-
 A small packed file must not unpack to gigabytes. Here "to unpack" means to decompress.
 
 The limit compares public numbers only: a file's size, and what its head declares (a

@@ -1,5 +1,4 @@
 """Reading a text file line by line, so that no line can change the number of lines.
-
 Each line is a record, and the number of records must not depend on what a record
 contains. So the bytes of a file are cut at line ends first, and then each line is
 decoded by itself. This is correct for the encodings listed here, in which the content

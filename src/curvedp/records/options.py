@@ -1,5 +1,4 @@
 """The options with which a caller describes a file or a table, so that it can be read.
-
 All of them are public: they are never guessed from the records.
 """
 

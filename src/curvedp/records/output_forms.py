@@ -1,5 +1,4 @@
 """Writing released points in the same form as the records, such as degrees.
-
 A form is a way to write a point of a manifold as numbers. `curvedp.records.forms` reads
 the numbers of a record as a point; the functions here turn a point back into such
 numbers, with a name for each. Everything is about released points, so it is

@@ -1,5 +1,4 @@
 """Combining several records of one person into one contribution.
-
 A person may have several records. Then privacy protects persons: the contribution of a
 person is a function of that person's records alone, however many they are. So
 replacing all records of a person replaces one contribution.
@@ -22,7 +21,9 @@ from curvedp.records.identifiers import any_missing, as_label_array
 MAX_ROWS_PER_PERSON = 1 << 16
 
 
-def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
+def encode_persons(
+    groups: Any, n: int, min_persons: int = 2, parameter: str = "groups"
+) -> np.ndarray:
     """Convert ids of persons to numbers from 0 on, one for each record.
 
     Parameters
@@ -33,6 +34,8 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
         The number of records.
     min_persons : int
         The smallest number of people that is accepted.
+    parameter : str
+        What the caller calls `groups`, for error messages.
 
     Returns
     -------
@@ -54,26 +57,27 @@ def encode_persons(groups: Any, n: int, min_persons: int = 2) -> np.ndarray:
         ids = np.empty(0, dtype=object)
     if ids.shape != (n,) or isinstance(groups, str | bytes):
         raise ParameterError(
-            "groups does not match the records in length or shape; each record needs one id"
+            f"{parameter} does not match the records in length or shape; each record "
+            "needs one id"
         )
     if any_missing(ids, groups):
         raise ParameterError(
-            "groups has ids that are missing (NaN, NaT, None or blank)"
+            f"{parameter} has ids that are missing (NaN, NaT, None or blank)"
         )
 
     if ids.dtype.kind == "O":
-        codes = _codes_by_equality(ids)
+        codes = _codes_by_equality(ids, parameter)
     else:
         codes = np.unique(ids, return_inverse=True)[1]
-    _refuse_two_ids_of_one_person(ids)
+    _refuse_two_ids_of_one_person(ids, parameter)
     if len(np.unique(codes)) < min_persons:
         raise ParameterError(
-            f"groups names one person only; at least {min_persons} are needed"
+            f"{parameter} names one person only; at least {min_persons} are needed"
         )
     return np.asarray(codes)
 
 
-def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
+def _codes_by_equality(ids: np.ndarray, parameter: str) -> np.ndarray:
     """Number ids of any type in the order in which they first occur.
 
     Ids are compared by equality and not sorted. Some types, such as sets, have only a
@@ -83,6 +87,8 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
     ----------
     ids : array of object
         The id of each record's person.
+    parameter : str
+        What the caller calls the ids, for error messages.
 
     Returns
     -------
@@ -105,11 +111,11 @@ def _codes_by_equality(ids: np.ndarray) -> np.ndarray:
         return np.array([codes.setdefault(person_id, len(codes)) for person_id in ids])
     except TypeError:  # An id that cannot be hashed raises this too.
         raise ParameterError(
-            "groups has ids that cannot be compared; give numbers or texts"
+            f"{parameter} has ids that cannot be compared; give numbers or texts"
         ) from None
 
 
-def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
+def _refuse_two_ids_of_one_person(ids: np.ndarray, parameter: str) -> None:
     """Refuse ids that differ only in their type, or in the blanks around a text.
 
     They probably belong to one person. For example, pandas reads a long csv file in
@@ -120,6 +126,8 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
     ----------
     ids : array of object
         The id of each record's person.
+    parameter : str
+        What the caller calls the ids, for error messages.
 
     Raises
     ------
@@ -151,8 +159,8 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray) -> None:
     )
     if is_spelled_twice or len(stripped_texts) < len(texts):
         raise ParameterError(
-            "groups has ids that differ only in their type or in blanks, such as 7 and "
-            "'7', which may be one person; give all as texts without blanks around them"
+            f"{parameter} has ids that differ only in their type or in blanks, such as 7 "
+            "and '7', which may be one person; give all as texts without blanks around them"
         )
 
 

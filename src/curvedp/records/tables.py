@@ -1,5 +1,4 @@
 """Conversion of records in memory (arrays, frames, lists) to arrays of floats.
-
 The type and the shape of an array are public and may be refused. The contents of lists,
 object arrays and frames are private: a record of another shape, or a cell that is not a
 number, becomes NaN.
@@ -58,8 +57,8 @@ def to_float_records(
     Returns
     -------
     array, shape (n, *shape)
-        NaN where there is no number. An array whose own shape is another one keeps it,
-        and the caller decides whether to refuse it.
+        NaN where there is no number. Records that cannot be arranged in this shape are
+        returned in their own shape, and the caller decides whether to refuse them.
     """
     doubles = _convert(where, X, shape, options)
     width = prod(shape)
@@ -81,9 +80,9 @@ def _convert(
     X : array-like
         The records.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     options : ReadOptions
-        The caller's options for reading the file.
+        The caller's options for reading the records.
 
     Returns
     -------
@@ -156,7 +155,7 @@ def _record_keys(
     Parameters
     ----------
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     columns : sequence or None
         The columns that the caller names.
 

@@ -1,5 +1,4 @@
 """Reading csv and tsv files, in which each line is a record.
-
 The number of records must not depend on what a record contains. Python's csv module
 would let an open quote join several lines into one record. Here a file is cut into
 lines first, and each line into cells by itself.

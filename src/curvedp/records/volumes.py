@@ -1,5 +1,4 @@
 """Reading records from npy, npz, mat, zarr, NIfTI and parquet files.
-
 Shapes and types are in a file's header and are public. They are checked first: a file
 that does not hold numbers or texts is refused before anything is decoded, and so is one
 that would fill more memory than allowed (`curvedp.records.limits`).
@@ -846,14 +845,14 @@ def from_parquet(paths: str | Path | Sequence[str | Path], manifold: Manifold) -
 def read_parquet(path: Path, shape: tuple[int, ...], options: ReadOptions) -> Any:
     """Read the records of a parquet file; a large one becomes a dask array.
 
-    Which of the two it is depends on the footer alone, which is public.
+    Only the footer decides between the two cases, and the footer is public.
 
     Parameters
     ----------
     path : path
         The file.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     options : ReadOptions
         The caller's options for reading the file.
 
@@ -977,7 +976,7 @@ def _read_parquet_records(
     row_group : int or None
         Which row group is read; None reads the whole file.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     options : ReadOptions
         The caller's options for reading the file.
     """
@@ -1192,7 +1191,7 @@ def _open_row_groups(
     paths : list of path
         The parquet files, in the order of their records.
     shape : tuple of int
-        The shape of the numbers that write one record, such as (2,) for a pair.
+        The shape of one record in this form, such as (2,) for a pair of numbers.
     options : ReadOptions
         The caller's options for reading the file.
 

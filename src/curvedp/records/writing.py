@@ -1,5 +1,4 @@
 """Files of points: csv, parquet, npy, and volumes of tensors.
-
 What is written here was released, or drawn from what was released, so that files hold
 all digits. `curvedp.records.files` reads such files again.
 """

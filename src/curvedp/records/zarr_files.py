@@ -1,5 +1,4 @@
 """Opening zarr arrays safely: their metadata are checked before the zarr library runs.
-
 A zarr array is a folder with metadata and chunks, which codecs encode and compress.
 Some codecs run code that the file contains, and some unpack without a limit. So only
 arrays of numbers are opened, with codecs from a short list, after checking how much
