@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from support.white_box import is_white_box
+from support.worker import use_this_process
 
 WHOLE = (
     "test_architecture.py",
@@ -84,6 +85,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         runner._get_command, "cache_info"
     ):
         runner._get_command = cache(runner._get_command)
+
+
+@pytest.fixture(autouse=True)
+def worker_in_this_process(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates are recomputed without a process of their own, except where a test
+    is marked `starts_workers`."""
+    if request.node.get_closest_marker("starts_workers") is None:
+        use_this_process(monkeypatch)
 
 
 @pytest.fixture

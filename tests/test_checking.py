@@ -287,3 +287,28 @@ def test_options_can_be_carried_from_check_to_release():
     assert check(S2, DIRECTIONS, radius="private").facts["records"] == 200
     with pytest.raises(ParameterError, match="private"):
         check(S2, DIRECTIONS, radius="publc")
+
+
+def test_decimal_commas_are_recognized(tmp_path):
+    """The file of a spreadsheet in half of Europe, read with decimal points."""
+    path = tmp_path / "x.csv"
+    rows = "".join(f"{40 + i / 10:.1f};{8 + i / 10:.1f}\n" for i in range(1, 30))
+    path.write_text("Breite;Länge\n" + rows.replace(".", ","))
+    reading = {"header": True, "sep": ";", "form": "latlon-degrees"}
+    assert "decimal commas" in check(Sphere(2), path, **reading).advice[0]
+    right = check(Sphere(2), path, decimal=",", **reading)
+    assert not any("decimal commas" in line for line in right.advice)
+    path.write_text("lat;lon\n" + rows)
+    assert not any(
+        "decimal commas" in line for line in check(Sphere(2), path, **reading).advice
+    )
+    path.write_text("lat;lon\n" + "n.d.;n.d.\n" * 20)
+    assert not any(
+        "decimal commas" in line for line in check(Sphere(2), path, **reading).advice
+    )
+
+
+def test_a_folder_is_refused_with_what_to_do(tmp_path):
+    np.save(tmp_path / "sub-1.npy", np.ones((3, 3)))
+    with pytest.raises(ParameterError, match=r"folder.*np\.concatenate"):
+        check(Sphere(2), tmp_path)

@@ -133,6 +133,71 @@ def anchors_of(html: str) -> set[str]:
     return set(re.findall(r'id="curvedp(?:\.\w+)*\.(\w+)"', html))
 
 
+def link_targets(page: Path) -> list[str]:
+    """Return where the relative links of a page lead, outside code."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.S | re.M)
+    found = re.findall(
+        r"\]\(([^)\s]+)|(?:href|src)=\"([^\"]+)|^\[[^\]]+\]:\s*(\S+)", text, flags=re.M
+    )
+    targets = [target for groups in found for target in groups if target]
+    return [target for target in targets if not re.match(r"[a-z]+:|#", target)]
+
+
+def dead_links(page: Path, files: set[Path]) -> list[str]:
+    """Return the relative links of a page that lead to nothing in a clone."""
+    folders = {folder for file in files for folder in file.parents}
+    dead = []
+    for target in link_targets(page):
+        path = Path(os.path.normpath(page.parent / target.partition("#")[0]))
+        if path not in files | folders:
+            dead.append(f"{page.name}: {target}")
+    return dead
+
+
+@pytest.fixture(scope="module")
+def files_of_a_clone() -> set[Path]:
+    """Return the files of the repository, without what is made from them."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:
+        pytest.skip("the sources are not in a git repository")
+    return {ROOT / name for name in listed.stdout.splitlines()}
+
+
+def test_links_resolve_in_a_clone(files_of_a_clone):
+    """A reader of the files, and not of the site, can follow every relative link."""
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md"]
+    assert sum(len(link_targets(page)) for page in pages) > 300
+    assert [dead for page in pages for dead in dead_links(page, files_of_a_clone)] == []
+
+
+def test_a_dead_link_is_found(files_of_a_clone, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[good](page.md#title) [dead](made.md) `[code](no.md)` <a href='x'></a>\n"
+        "[ref]: gone.md\n```\n[code](no.md)\n```\n[web](https://example.org)\n"
+    )
+    assert dead_links(page, {page}) == ["page.md: made.md", "page.md: gone.md"]
+    assert dead_links(page, {page, tmp_path / "made.md", tmp_path / "gone.md"}) == []
+
+
+def test_the_site_leads_to_the_generated_pages():
+    """What is a script in a clone is a page of the site."""
+    site = runpy.run_path(str(ROOT / "docs" / "site.py"))
+    text = "[a](../../examples/wind.py) [b](../../CONTRIBUTING.md#rules) [c](plan.md)"
+    assert site["linked_pages"](text, "howto/x.md") == (
+        "[a](../tutorials/wind.md) [b](../project/contributing.md#rules) [c](plan.md)"
+    )
+    text = "[a](../examples/wind.py)"
+    assert site["linked_pages"](text, "index.md") == "[a](tutorials/wind.md)"
+
+
 def test_the_readme_points_to_what_exists():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
@@ -172,6 +237,20 @@ def test_the_readers_path_is_short():
             words.append(len(text.split()))
     assert 20 <= len(words) <= 27
     assert sum(words) <= 20_000
+
+
+def test_a_reader_with_eeg_of_few_people_reads_little():
+    """From the top of the README, over its link, to a classifier of their own."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    page = (ROOT / "docs" / "howto" / "few-people.md").read_text("utf-8")
+    link = readme.index("](docs/howto/few-people.md)")
+    installed = readme.index("## A private mean")
+    assert link < installed
+    assert len(readme[:installed].split()) + len(page.split()) <= 1_000
+    # Even who reads the whole README first has a classifier after 1,500 words.
+    classifier = page.index("## Why it works")
+    assert len(readme.split()) + len(page[:classifier].split()) <= 1_500
+    assert len(page.split()) <= 780
 
 
 def test_the_readme_fits_on_two_screens():

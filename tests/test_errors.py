@@ -136,13 +136,13 @@ def test_no_message_spells_a_parameter_as_python_does():
 
 def test_the_page_has_every_word_that_its_refusals_use():
     studio = pytest.importorskip("curvedp.studio", reason="the studio is an extra")
-    from curvedp.releasing import OFFERS
     from curvedp.studio.desk import page_offer
+    from curvedp.studio.offers import page_offers
     from curvedp.studio.wording import describe, page_names
 
     page = Path(studio.__file__).with_name("page.html").read_text(encoding="utf-8")
     options_sent_to_the_page = json.dumps(
-        [page_offer(offer) for offer in OFFERS.values()], ensure_ascii=False
+        [page_offer(offer) for offer in page_offers().values()], ensure_ascii=False
     )
     for name, quoted_words in page_names().items():
         words = quoted_words.strip("“”")

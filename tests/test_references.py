@@ -36,6 +36,7 @@ OTHER_FILES = [
     if path != Path(__file__)
 ]
 PAGES = sorted(DOCS.rglob("*.md"))
+PAGE_NAMES = [page.relative_to(DOCS).as_posix() for page in PAGES]
 
 every_file = pytest.mark.parametrize(
     "path", FILES, ids=lambda path: str(path.relative_to(SOURCE))
@@ -140,6 +141,7 @@ def page_text(page: str) -> str:
     return (DOCS / page).read_text()
 
 
+@functools.cache
 def has_section(page: str, section: str) -> bool:
     """Say whether a page has a heading, or a paragraph with a title, of this name."""
     name = re.escape(section)
@@ -147,10 +149,18 @@ def has_section(page: str, section: str) -> bool:
     return re.search(pattern, page_text(page), flags=re.MULTILINE) is not None
 
 
+@functools.cache
 def states(page: str, statement: str) -> bool:
     """Say whether a page states a theorem, in a heading or in bold."""
     pattern = rf"(^#+ |\*\*){statement}\b"
     return re.search(pattern, page_text(page), flags=re.MULTILINE) is not None
+
+
+@functools.cache
+def has_erratum(number: str) -> bool:
+    """Say whether the page of errata has a row of this number."""
+    row = rf"^\| ?\**{number}\b"
+    return re.search(row, page_text("errata.md"), flags=re.MULTILINE) is not None
 
 
 @functools.cache
@@ -257,14 +267,13 @@ def missing_sections_and_statements(text: str) -> list[str]:
 
 def missing_numbers(text: str) -> list[str]:
     """Return the numbered theorems and errata that a text cites and no page states."""
-    pages = [page.relative_to(DOCS).as_posix() for page in PAGES]
     missing = [
         statement
         for statement in numbered_statements(text)
-        if not any(states(page, statement) for page in pages)
+        if not any(states(page, statement) for page in PAGE_NAMES)
     ]
     for erratum in cited_errata(text):
-        if not re.search(rf"^\| ?\**{erratum}\b", page_text("errata.md"), re.M):
+        if not has_erratum(erratum):
             missing.append(f"docs/errata.md has no {erratum}")
     return missing
 
@@ -332,8 +341,7 @@ def test_cited_private_names_exist(path):
 
 def pages_stating(statement: str) -> list[str]:
     """Return the pages that state a theorem; a heading and its text count as one."""
-    pages = (page.relative_to(DOCS).as_posix() for page in PAGES)
-    return [page for page in pages if states(page, statement)]
+    return [page for page in PAGE_NAMES if states(page, statement)]
 
 
 def test_every_number_belongs_to_one_theorem():

@@ -22,7 +22,7 @@ from curvedp.papers.reg import sampler
 from curvedp.privacy import GDP
 from curvedp.regression import fit_geodesic
 from curvedp.regression.bounds import gradient_sensitivities
-from curvedp.regression.gradient import clipped_gradient
+from curvedp.regression.gradient import descent_direction_function
 from curvedp.statistics.geodesic import GeodesicLine
 
 N = 60_000
@@ -35,7 +35,10 @@ NO_CLIP = 1e9
 def gradients(M, sets, clip, p, v):
     """(∇_p, ∇_v) of each data set at (p, v), in coordinates."""
     return [
-        [-part[0] for part in clipped_gradient(M, x, Y, clip, 3.0)(p[None], v[None])]
+        [
+            -part[0]
+            for part in descent_direction_function(M, x, Y, clip, 3.0)(p[None], v[None])
+        ]
         for x, Y in sets
     ]
 
@@ -209,7 +212,10 @@ def test_e22_the_fitted_velocity_held_fixed():
     )
     draws = []
     for x, Y in sets:
-        fit, gradient = fit_geodesic(M, x, Y), clipped_gradient(M, x, Y, tau, 3.0)
+        fit, gradient = (
+            fit_geodesic(M, x, Y),
+            descent_direction_function(M, x, Y, tau, 3.0),
+        )
 
         def norm(p, fit=fit, gradient=gradient):
             carried = np.asarray(M.transport(fit.footpoint, p, fit.velocity))

@@ -130,6 +130,7 @@ STATISTICS = {
 }
 
 
+@pytest.mark.starts_workers  # of each statistic a fresh process knows all that it needs
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_every_statistic_from_a_table(table, statistic):
     """Value, certificate, report and ledger of each; nothing is left half written."""

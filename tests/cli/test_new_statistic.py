@@ -9,12 +9,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from curvedp import GDP, PrivateFrechetMean
+from curvedp import GDP, Ledger, PrivateFrechetMean
 from curvedp.cli.release import build_release_app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Sphere
@@ -78,6 +79,45 @@ def run(site: Path, *arguments: str, program: str = "-m curvedp"):
     )
 
 
+# Runs several commands in one process, which imports the library only once.
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from curvedp.cli import app
+
+answers = []
+for arguments in json.load(sys.stdin):
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    ended = result.exception is None or isinstance(result.exception, SystemExit)
+    answers.append([result.exit_code, result.stdout, result.stderr, ended])
+json.dump(answers, sys.__stdout__)
+"""
+
+
+class Answer(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    ended_in_words: bool  # and not with an exception that nobody caught
+
+
+def run_all(site: Path, *commands: list[str]) -> list[Answer]:
+    """Run commands in one process that has the package installed."""
+    process = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": str(site)},
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return [Answer(*each) for each in json.loads(process.stdout)]
+
+
 RELEASE = ["release", "mean-distance", "x.npy", "-m", "sphere:2", "-r", "0.7"]
 
 
@@ -94,9 +134,10 @@ def test_the_command_line_releases_reports_and_verifies_it(site):
     assert verified.returncode == 0, verified.stdout + verified.stderr
     forged = (site / "c.json").read_text().replace('"radius": 0.7', '"radius": 0.6')
     (site / "forged.json").write_text(forged)
-    assert run(site, "verify", "forged.json").returncode == 1
-
-    missing_radius = run(site, *RELEASE[:-2], "--mu", "1")
+    refuted, missing_radius = run_all(
+        site, ["verify", "forged.json"], [*RELEASE[:-2], "--mu", "1"]
+    )
+    assert refuted.returncode == 1
     assert missing_radius.returncode == 2
     assert "--radius" in missing_radius.stderr
 
@@ -104,7 +145,12 @@ def test_the_command_line_releases_reports_and_verifies_it(site):
 def test_the_command_line_plans_it(site):
     arguments = ["plan", "-m", "sphere:2", "-n", "400", "--mu", "1"]
     named = ["--statistic", "mean-distance", "--error", "0.001", "--json"]
-    planned = run(site, *arguments, "-r", "0.7", *named)
+    planned, private, unknown = run_all(
+        site,
+        [*arguments, "-r", "0.7", *named],
+        [*arguments, "-r", "private", *named],
+        [*arguments, "-r", "0.7", "--statistic", "mean-distanse"],
+    )
     assert planned.returncode == 0, planned.stderr
     prediction = json.loads(planned.stdout)
     assert prediction["statistic"] == "mean distance to the center"
@@ -112,8 +158,7 @@ def test_the_command_line_plans_it(site):
     assert prediction["error"] == pytest.approx(0.7 / 400 * 0.8, rel=0.05)
     assert "for an error of 0.001: " in prediction["advice"][-1]
 
-    assert run(site, *arguments, "-r", "private", *named).returncode == 2
-    unknown = run(site, *arguments, "-r", "0.7", "--statistic", "mean-distanse")
+    assert private.returncode == 2
     assert unknown.returncode == 2
     assert "--statistic" in unknown.stderr
 
@@ -152,41 +197,41 @@ AXIS_RELEASE = ["release", "axis-variance", *RELEASE[2:], "--mu", "1"]
 
 def test_its_own_parameter_reaches_the_value_and_the_certificate(site):
     values = {}
+    outputs = ["--certificate", "axis.json", "--json"]
+    commands = []
     for axis in ("1,0", "0,1"):
-        outputs = ["--certificate", "axis.json", "--json"]
-        released = run(site, *AXIS_RELEASE, "--axis", axis, *outputs)
+        commands += [[*AXIS_RELEASE, "--axis", axis, *outputs], ["verify", "axis.json"]]
+    answers = run_all(site, *commands)
+    for axis, released, verified in zip(
+        ("1,0", "0,1"), answers[::2], answers[1::2], strict=True
+    ):
         assert released.returncode == 0, released.stderr
         (values[axis],) = json.loads(released.stdout)["axis-variance"]
-        verified = run(site, "verify", "axis.json")
         assert verified.returncode == 0, verified.stdout + verified.stderr
     statistic = json.loads((site / "axis.json").read_text())["statistic"]
     assert statistic["axis"] == [0.0, 1.0]
     assert all(0 <= value <= 0.49 for value in values.values())
 
 
-@pytest.mark.parametrize("axis", ["1,a", "1,0,0", "0,0"])
-def test_a_wrong_value_of_it_is_refused_before_it_is_paid(site, tmp_path, axis):
-    ledger = tmp_path / "l.json"
-    payment = ["--ledger", str(ledger), "--budget-mu", "3"]
-    refused = run(site, *AXIS_RELEASE, "--axis", axis, *payment)
-    assert refused.returncode == 2
-    assert "--axis" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    if ledger.exists():
-        assert (
-            json.loads(run(site, "ledger", "show", str(ledger), "--json").stdout)[
-                "entries"
-            ]
-            == []
-        )
+def test_wrong_values_of_it_are_refused_before_they_are_paid(site, tmp_path):
+    ledgers = [str(tmp_path / f"{number}.json") for number in range(3)]
+    commands = []
+    for axis, ledger in zip(("1,a", "1,0,0", "0,0"), ledgers, strict=True):
+        payment = ["--ledger", ledger, "--budget-mu", "3"]
+        commands.append([*AXIS_RELEASE, "--axis", axis, *payment])
+    for refused in run_all(site, *commands):
+        assert refused.returncode == 2
+        assert "--axis" in refused.stderr
+        assert refused.ended_in_words
+    for ledger in ledgers:
+        assert not Path(ledger).exists() or Ledger(ledger, GDP(3.0)).entries == []
 
 
 def test_a_parameter_of_its_own_that_is_missing_is_named(site):
-    refused = run(site, *AXIS_RELEASE)
+    plan = ["plan", "--statistic", "axis-variance", "-m", "sphere:2", "-r", "0.7"]
+    refused, unplanned = run_all(site, AXIS_RELEASE, [*plan, "--mu", "1", "-n", "400"])
     assert refused.returncode == 2
     assert "--axis is missing: the variance is that along one" in refused.stderr
-    plan = ["plan", "--statistic", "axis-variance", "-m", "sphere:2", "-r", "0.7"]
-    unplanned = run(site, *plan, "--mu", "1", "-n", "400")
     assert unplanned.returncode == 2
     assert "parameters of its own (axis)" in unplanned.stderr
 

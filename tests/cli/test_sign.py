@@ -9,7 +9,14 @@ import pytest
 from curvedp import GDP, Ledger, PrivateFrechetMean, verification
 from curvedp.core.certificate import Certificate, is_certificate_signed, seal
 from curvedp.geometry import Euclidean
+from curvedp.statement import QUESTIONS
 from support.shell import run
+
+# A curator's answers to the questions of a statement.
+ANSWERS = {
+    **{name: question.example or "said" for name, question in QUESTIONS.items()},
+    **{"curators": ["us"], "authors": ["us"], "publication_date": "2026-11-19"},
+}
 
 
 @pytest.fixture
@@ -134,3 +141,26 @@ def test_bad_files_end_in_one_line(signed):
         one_line(run("verify", signed / "c.json", "--key", bad), 2)
     for bad in (signed / "c.json", signed / "none.pem", signed / "me.pem.pub"):
         one_line(run("sign", signed / "c.json", "--key", bad), 2)
+
+
+def test_the_label_says_how_the_signature_is_checked(signed, tmp_path):
+    """It names a key only if that key's signature of every certificate is valid."""
+    key = (signed / "me.pem.pub").read_text().strip()
+    study = tmp_path / "study.toml"
+    study.write_text("\n".join(f"{k} = {json.dumps(v)}" for k, v in ANSWERS.items()))
+    command = ("statement", signed / "c.json", "--study", study, "--out", tmp_path)
+    assert run(*command).exit_code == 0, run(*command).output
+    for name in ("label.html", "worksheet.html"):
+        page = (tmp_path / name).read_text()
+        assert f"curvedp verify certificate.json --key {key}" in page
+        assert "certificate.json.sig" in page
+
+    signatures = json.loads((signed / "c.json.sig").read_text())
+    other = "1" * 64
+    signatures["signatures"] = {other: signatures["signatures"][key]}
+    (signed / "c.json.sig").write_text(json.dumps(signatures))
+    assert run(*command).exit_code == 0
+    page = (tmp_path / "label.html").read_text()
+    assert other not in page
+    assert "--key" not in page
+    assert "curvedp verify certificate.json." in page

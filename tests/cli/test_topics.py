@@ -164,6 +164,18 @@ def test_the_width_must_be_public(tmp_path):
     assert "--manifold is missing" in " ".join(refused.output.split())
 
 
+def test_lists_of_no_fixed_size_need_a_manifold(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    lists = pyarrow.table({"v": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]})
+    parquet.write_table(lists, tmp_path / "v.parquet")
+    refused = run(tmp_path / "v.parquet", "--mu", 1)
+    text = " ".join(refused.output.split())
+    assert "--manifold is missing" in text
+    assert "no lists of a fixed size" in text
+
+
 class Encoder:
     """Stands for a model of sentence-transformers: a vector for each first letter."""
 

@@ -100,6 +100,7 @@ def hostile(text):
     yield "0" * (5 << 20)
 
 
+@pytest.mark.starts_workers
 def test_hostile_certificates_end_in_one_line_in_time(sphere_file):
     certificate = sphere_file / "c.json"
     given = [
@@ -168,6 +169,7 @@ def found_by_workers(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
+@pytest.mark.starts_workers
 @pytest.mark.usefixtures("found_by_workers")
 @pytest.mark.parametrize("operation", ["sleep", "compute"])
 def test_no_worker_outlives_its_time(operation, monkeypatch):
@@ -179,6 +181,7 @@ def test_no_worker_outlives_its_time(operation, monkeypatch):
     assert os.times().children_user - before < 5
 
 
+@pytest.mark.starts_workers
 @pytest.mark.usefixtures("found_by_workers")
 def test_a_worker_is_limited_in_memory_and_its_errors_are_told():
     with pytest.raises(ParameterError, match="2 GB"):

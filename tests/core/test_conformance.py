@@ -44,8 +44,12 @@ BALLS = [
 ]
 
 
-@pytest.mark.parametrize(("manifold", "radius"), BALLS, ids=str)
-@pytest.mark.parametrize("kind", [FrechetMean, FrechetVariance])
+# A variance reads the records as the mean does: one space of each sign of curvature.
+CASES = [(FrechetMean, *ball) for ball in BALLS]
+CASES += [(FrechetVariance, *BALLS[place]) for place in (0, 2, 5)]
+
+
+@pytest.mark.parametrize(("kind", "manifold", "radius"), CASES, ids=str)
 def test_statistics_of_the_library_pass(kind, manifold, radius):
     check_statistic(kind(manifold, None, radius, 12))
 

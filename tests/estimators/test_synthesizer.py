@@ -18,6 +18,7 @@ from curvedp.geometry import (
     frechet_mean,
 )
 from curvedp.inference import combine_synthetic
+from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 from curvedp.statistics.energy import energy_distance
 from support.transcript import cloud, spent
@@ -236,7 +237,11 @@ def test_intervals_hold_the_truth_and_those_of_the_file_alone_do_not():
         rng = np.random.default_rng(seed)
         X = rng.normal([0.3, 0.0], [0.7, 0.5], (200, 2))
         fitted = PrivateSynthesizer(
-            Euclidean(2), "wrapped-gaussian", 4.0, guarantee=GDP(0.7)
+            Euclidean(2),
+            "wrapped-gaussian",
+            4.0,
+            guarantee=GDP(0.7),
+            source=GeneratorSource(rng),
         ).fit(X)
         result = combine_synthetic(
             fitted.certificate_, first_two, files=2, simulations=20, seed=seed

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import curvedp.estimators
-from curvedp import GDP, Ledger, ReleaseWarning
-from curvedp.geometry import SPDAffineInvariant, Sphere
+from curvedp import GDP, Ledger, PrivateKMeans, ReleaseWarning
+from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.randomness import GeneratorSource
 from curvedp.report import write_report
 from support.releases import warning_texts
@@ -86,7 +86,7 @@ CASES = [
     (
         "PrivateTangentPCA",
         (X,),
-        BALL,
+        {**BALL, "guarantee": GDP(9.0)},  # takes two steps, which have an outer ball
         {**BALL, "center": POLE, "n_components": 1, "guarantee": GDP(9.0)},
         "edge of the outer ball",
     ),
@@ -204,3 +204,33 @@ def test_a_private_ball_of_unreadable_records_says_so(M):
         warnings.filterwarnings("error", message=f".*{text}")
         warnings.filterwarnings("ignore", category=ReleaseWarning)
         mean.fit(readable)
+
+
+@pytest.mark.parametrize(
+    ("manifold", "outer_radius", "n", "asks"),
+    [
+        (Euclidean(2), None, 400, True),
+        (Euclidean(2), 100.0, 400, False),
+        (Euclidean(2), None, 4000, False),
+        (Sphere(2), None, 400, False),
+    ],
+)
+def test_a_wide_search_in_flat_space_asks_for_the_outer_radius(
+    manifold, outer_radius, n, asks, tmp_path
+):
+    """Before the ledger is charged: a warning that is an error spends nothing."""
+    X = np.random.default_rng(0).normal(size=(n, *manifold.point_shape))
+    ledger = Ledger(tmp_path / "x.ledger", GDP(1.0))
+    model = PrivateKMeans(
+        manifold, n_clusters=2, outer_radius=outer_radius, ledger=ledger
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if asks:
+            warnings.filterwarnings("error", message="outer_radius is missing")
+            with pytest.raises(ReleaseWarning, match="--outer-radius"):
+                model.fit(X)
+        else:
+            warnings.filterwarnings("error", message="outer_radius is missing")
+            model.fit(X)
+    assert len(ledger.entries) == (0 if asks else 1)

@@ -62,7 +62,7 @@ def test_the_share_outside_is_about_what_the_region_says():
     [
         (Sphere(2), 1.2, "newton"),
         (Sphere(2), 1.2, "gradient"),
-        (Lorentz(3), 3.0, "gradient"),
+        (Lorentz(3), 6.0, "gradient"),
     ],
     ids=repr,
 )
@@ -76,9 +76,10 @@ def test_a_region_as_wide_as_the_ball_names_a_mechanism_with_a_narrower_one(
     narrow = PrivateFrechetMean(M, radius, mechanism=named[1]).fit(X)
     found = narrow.confidence_region()
     assert "has a region" not in found.theorem
-    # Where the mean is far from the center negative curvature stretches the chart.
+    # Where the mean is far from the center negative curvature stretches the chart, by
+    # up to sinh(4.8)/4.8 = 12.7 for the widest of these balls.
     assert found.radius < wide.radius / 2
-    assert 0.3 < found.radius / float(named[2]) < 6
+    assert 0.3 < found.radius / float(named[2]) < 13
 
 
 def test_a_region_of_the_population_names_the_mechanism_that_has_one():

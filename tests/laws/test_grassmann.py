@@ -305,9 +305,9 @@ def test_what_is_not_known_is_refused() -> None:
 
 
 def test_an_envelope_below_its_target_raises(monkeypatch) -> None:
-    right = grassmann._envelope(2, 3, 0.3)
+    right = grassmann._best_envelope(2, 3, 0.3)
     wrong = right._replace(intercept=right.intercept - 0.05)
-    monkeypatch.setattr(grassmann, "_envelope", lambda *_: wrong)
+    monkeypatch.setattr(grassmann, "_best_envelope", lambda *_: wrong)
     with pytest.raises(EnvelopeViolation):
         RiemannianGaussian(Grassmann(5, 2), 0.3).sample(
             np.random.default_rng(0), np.eye(5, 2), 200

@@ -28,6 +28,7 @@ from curvedp.geometry import Euclidean, SPDLogEuclidean
 from curvedp.inference import k_sample_test, two_sample_test
 from curvedp.inference.kernel import KernelStatistic
 from curvedp.ledger import Ledger
+from curvedp.ledger.book import unit_in_words
 from curvedp.privacy import GDP, PrivacyUnit, PureDP
 from curvedp.release.selection import private_selection
 from federated.runs import study
@@ -502,3 +503,28 @@ def test_a_keyed_ledger_with_a_unit_asks_for_its_key(path):
     with pytest.raises(ParameterError, match="has a key"):
         Ledger(path)
     assert Ledger(path, key=key).unit is PERSON
+
+
+@pytest.mark.parametrize("unit", UNITS_IN_CLASS)
+def test_a_total_over_several_partitions_says_what_it_protects(tmp_path, unit):
+    """A record that changes its sample, but not its class, is not protected by both."""
+    ledger = Ledger(tmp_path / "x.ledger", GDP(2.0), unit=unit)
+    ledger.spend(GDP(0.5), "means by diagnosis", unit=unit)
+    ledger.spend(GDP(0.5), "test by region", unit=unit)
+    assert "stays in the same one in each release" in unit_in_words(ledger.unit)
+    assert "in each release" in ledger._repr_html_()
+    for plain in UNITS:
+        assert "in each release" not in unit_in_words(plain)
+
+
+def test_nothing_left_can_be_printed(tmp_path):
+    """`remaining` is None for programs; people read words."""
+    ledger = Ledger(tmp_path / "x.ledger", GDP(1.0))
+    assert ledger.remaining_in_words == "GDP(1.0)"
+    ledger.spend(GDP(1.0), "all")
+    assert ledger.remaining is None
+    assert ledger.remaining_in_words == "nothing"
+    assert "nothing of GDP(1.0)" in str(ledger)
+    ledger.freeze("the study has ended")
+    assert ledger.remaining is None
+    assert "frozen" in ledger.remaining_in_words

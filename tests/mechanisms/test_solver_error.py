@@ -19,8 +19,16 @@ from curvedp.geometry import (
     frechet_mean,
     project_to_ball,
 )
-from curvedp.geometry.frechet_mean.error_bound import contraction, solver_error
+from curvedp.geometry.frechet_mean.backends.generic import GenericBackend
+from curvedp.geometry.frechet_mean.ball_mean import mean_in_ball
+from curvedp.geometry.frechet_mean.error_bound import (
+    contraction,
+    mean_error_bound,
+    residual_tolerance,
+    solver_error,
+)
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
+from curvedp.geometry.frechet_mean.solver import run_search
 from curvedp.mechanisms.gradient_step import GradientMechanism
 from curvedp.privacy import GDP
 from curvedp.records.base import open_records
@@ -62,6 +70,72 @@ def test_solver_error_is_below_a_percent_of_the_sensitivity(manifold, radius, n)
     assert 2 * solver_error(manifold, radius) < 0.01 * frechet_mean_sensitivity(
         manifold, radius, n
     )
+
+
+def test_the_bound_covers_a_search_that_ends_at_its_tolerance():
+    """Equal records, and a search that starts, and so ends, just within the tolerance from them.
+
+    Its error is the tolerance: the bound for the gradient steps alone would be too small.
+    """
+    M = Lorentz(2)
+    ball = PublicBall(M, np.asarray(M.origin), 2.0)
+    record = M.from_normal_coordinates(M.origin, np.array([0.3, 0.4]))
+    tolerance = residual_tolerance(M, ball.radius)
+    backend = GenericBackend(
+        M, np.stack([record] * 5), np.full(5, 0.2), tolerance, lambda *_: record
+    )
+    backend.first_iterate = M.from_normal_coordinates(
+        record, np.array([0.999 * tolerance, 0])
+    )
+    mean, _ = run_search(mean_in_ball(ball, backend, 10), backend.make_pass)
+    error = float(M.dist(mean, record))
+    assert error >= 0.99 * tolerance  # no step was taken
+    assert mean_error_bound(M, ball.radius) < error
+    assert error <= solver_error(M, ball.radius) / 2
+
+
+@pytest.mark.parametrize(
+    ("manifold", "radius"),
+    [
+        (Euclidean(3), 1.0),
+        (Euclidean(400), 1e6),
+        (Sphere(2), 1.3),
+        (Sphere(5), 0.01),
+        (KendallShapes(4), 0.4),
+        (Lorentz(3), 0.5),
+        (Lorentz(2), 1e12),
+        (SPDAffineInvariant(3), 30.0),
+        (SPDLogEuclidean(2), 1e10),
+        (Product(Sphere(2), Euclidean(2)), 0.8),
+        (Product(Lorentz(2), Euclidean(2)), 1e9),
+    ],
+    ids=repr,
+)
+def test_the_bound_covers_the_error_of_a_measured_residual(manifold, radius):
+    """Lemma M3: beside the tolerance there is room for the error of the mean logarithm, divided by μ.
+
+    The error is computed here from its three sources; on R^400 the room is less than four times as large.
+    """
+    factors = [(M, M.float_set.safe_radius_within(radius)) for M in manifold.factors]
+    convexity = min(contraction(M, radius).convexity for M, _ in factors)
+    resolution = PublicBall(
+        manifold, np.asarray(manifold.origin), radius
+    ).grid.resolution
+    squares = [
+        (
+            2 * (2 * safe * 1e-12 + 2.0**-50 * M.dim * M.float_set.roundoff_amplification(safe))
+            + np.sqrt(M.dim) * resolution / 2
+        )
+        ** 2
+        / contraction(M, radius).convexity ** 2
+        for M, safe in factors
+    ]  # fmt: skip
+    tolerance = residual_tolerance(manifold, radius)
+    room = solver_error(manifold, radius) / 2 - 1.01 * tolerance / convexity
+    needed = np.sqrt(sum(squares))
+    assert needed <= room * (1 + 1e-9)
+    if manifold == Euclidean(400):
+        assert room < 4 * needed
 
 
 @pytest.mark.parametrize("manifold", [Sphere(2), KendallShapes(4)], ids=repr)

@@ -9,7 +9,12 @@ from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.optim._loop import full_precision, noisy_gradient, prepare, rows_of
+from curvedp.optim._loop import (
+    full_precision,
+    noisy_gradient,
+    prepare_start_and_records,
+    rows_of,
+)
 from curvedp.privacy import GDP, ApproxDP
 from curvedp.release.verify import verify_certificate
 
@@ -45,7 +50,9 @@ def summed(w, data):
 
 def total(X, ids):
     with full_precision():
-        return np.asarray(summed(*prepare(LINEAR, X, np.zeros(3), ids)))
+        return np.asarray(
+            summed(*prepare_start_and_records(LINEAR, X, np.zeros(3), ids))
+        )
 
 
 def changed(rng, X, ids, person):
@@ -102,7 +109,7 @@ def test_what_others_contribute_does_not_depend_on_a_person_bit_for_bit(manifold
 
     def rows(X, ids):
         with full_precision():
-            w, data = prepare(problem, X, start, ids)
+            w, data = prepare_start_and_records(problem, X, start, ids)
             return np.asarray(
                 jax.jit(lambda w, d: rows_of(d, lambda z: problem.slopes(w, z)))(
                     w, data

@@ -294,8 +294,8 @@ def test_costs_by_definition():
         gdp_mu_below(0.2, math.log(high)) / gdp_mu_below(0.2, math.log(low))
     )
     assert 0 < log_excess(ApproxDP(0.2, low), high, 0.0) == about
-    by_delta = log_excess(ApproxDP(0.2, low), high, 0.0, by_delta=True)
-    assert by_delta == pytest.approx(math.log(high / low))
+    compares_deltas = log_excess(ApproxDP(0.2, low), high, 0.0, compares_deltas=True)
+    assert compares_deltas == pytest.approx(math.log(high / low))
     for eps, delta in itertools.product(
         (0.0, 1e-6, 1.0, 30.0), (1e-300, 1e-9, 0.3, 0.5, 1 - 2.0**-53)
     ):

@@ -14,7 +14,11 @@ from curvedp.errors import NotResolved
 from curvedp.privacy import certified_mu, gaussian_profile, laplace_profile
 from curvedp.privacy.enclosure import mu as certify_mu
 from curvedp.privacy.enclosure.delta import normal_cdf, scaled_normal_tail
-from curvedp.privacy.enclosure.mu import MuEnclosure, gdp_delta_and_slope, mu_lower
+from curvedp.privacy.enclosure.mu import (
+    MuEnclosure,
+    gdp_delta_and_slope,
+    mu_lower_bound,
+)
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_log_delta
 
 
@@ -84,11 +88,11 @@ def test_certified_mu_where_space_is_nearly_flat():
 def test_a_mu_that_is_too_small_is_not_certified():
     certifier = MuEnclosure(gaussian_profile(-0.04, 3, 1.0, 1.0))
     mu = certifier.profile.mu
-    assert certifier._chord_is_below(0.0, 0.01, arb(mu * (1 + 1e-3)))
-    assert not certifier._chord_is_below(0.0, 0.01, arb(mu * (1 - 1e-6)))
+    assert certifier._is_proved_by_chord(0.0, 0.01, arb(mu * (1 + 1e-3)))
+    assert not certifier._is_proved_by_chord(0.0, 0.01, arb(mu * (1 - 1e-6)))
     # nor does the tail close for a μ at or below its limit Δ/σ, at any radius
     assert not any(
-        certifier._tail_is_below(arb(1.0 - 1e-9), arb(r))
+        certifier._tail_theorem_applies(arb(1.0 - 1e-9), arb(r))
         for r in (0.1, 1.0, 10.0, 1000.0)
     )
 
@@ -106,9 +110,9 @@ def test_where_the_tail_is_closed_it_stays_so(case):
     """The table, far beyond the ε at which the theorem takes over."""
     profile = gaussian_profile(*case)
     mu = profile.mu * (1 + 1e-6)
-    start = MuEnclosure(profile)._find_tail_eps(arb(mu))
+    start = MuEnclosure(profile)._eps_of_tail_theorem(arb(mu))
     eps = np.geomspace(start, 20 * start, 200)
-    profile.loss_table.cover(eps[-1])
+    profile.loss_table.extend_table_to(eps[-1])
     assert np.all(profile.loss_table.log_delta(eps) < gdp_log_delta(mu, eps))
 
 
@@ -133,13 +137,13 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
     profile = gaussian_profile(1.0, 1, 2.0, 1.0)
     certifier = MuEnclosure(profile)
     mu, end = profile.mu, profile.pure_epsilon
-    assert certifier._chord_is_below(0.0, 1e-3 * end, arb(mu * 1.01))
-    assert not certifier._chord_is_below(0.0, 1e-3 * end, arb(mu * 0.99))
-    assert certifier._chord_is_below(0.9 * end, end, arb(mu))
-    assert certifier._chord_is_below(0.0, end, arb(20.0))
+    assert certifier._is_proved_by_chord(0.0, 1e-3 * end, arb(mu * 1.01))
+    assert not certifier._is_proved_by_chord(0.0, 1e-3 * end, arb(mu * 0.99))
+    assert certifier._is_proved_by_chord(0.9 * end, end, arb(mu))
+    assert certifier._is_proved_by_chord(0.0, end, arb(20.0))
     # δ itself below δ_μ at the right end
     assert certifier.delta(0.5 * end) < gdp_delta(mu, 0.51 * end)
-    assert certifier._chord_is_below(0.5 * end, 0.51 * end, arb(mu))
+    assert certifier._is_proved_by_chord(0.5 * end, 0.51 * end, arb(mu))
     # a chord that touches δ_μ between its ends
     for a, b in ((0.0, 0.6 * end), (0.0, 0.9 * end)):
         chord = [
@@ -152,7 +156,7 @@ def test_intervals_without_room_are_not_proved(monkeypatch):
             for c, x in zip(chord, u, strict=True)
         )
         if above:
-            assert not certifier._chord_is_below(a, b, arb(mu * (1 + 1e-6)))
+            assert not certifier._is_proved_by_chord(a, b, arb(mu * (1 + 1e-6)))
     monkeypatch.setattr(
         certify_mu, "_RELATIVE_WIDTHS", (-1e-3,)
     )  # below the truth: no interval at 0 can be proved
@@ -181,8 +185,8 @@ def test_a_chord_that_crosses_between_two_points_is_not_proved():
         for points in (25, 24001)
     )
     assert sparse < dense * (1 - 1e-9)
-    assert not certifier._chord_is_below(0.0, b, arb((sparse + dense) / 2))
-    assert certifier._chord_is_below(0.0, b, arb(dense * (1 + 1e-3)))
+    assert not certifier._is_proved_by_chord(0.0, b, arb((sparse + dense) / 2))
+    assert certifier._is_proved_by_chord(0.0, b, arb(dense * (1 + 1e-3)))
 
 
 def test_knots_run_from_zero_to_the_end():
@@ -198,7 +202,7 @@ def test_knots_run_from_zero_to_the_end():
     for a, b in itertools.pairwise(
         wide
     ):  # suggested so that nearly all are proved at once
-        assert certifier._chord_is_below(a, b, arb(profile.mu * 1.01)) or b < 0.2
+        assert certifier._is_proved_by_chord(a, b, arb(profile.mu * 1.01)) or b < 0.2
 
 
 def test_a_closed_tail_is_below_the_gaussian():
@@ -206,16 +210,16 @@ def test_a_closed_tail_is_below_the_gaussian():
     profile = gaussian_profile(-1.0, 3, 1.0, 0.5)
     certifier = MuEnclosure(profile)
     mu = profile.mu * 1.001
-    end = certifier._find_tail_eps(arb(mu))
+    end = certifier._eps_of_tail_theorem(arb(mu))
     s, D = 1.0, 0.5
     r = (2 * s * s * end - D * D) / (2 * D)
-    assert certifier._tail_is_below(arb(mu), arb(r * (1 + 1e-12)))
+    assert certifier._tail_theorem_applies(arb(mu), arb(r * (1 + 1e-12)))
     assert math.log(4 * r, 1.125) == pytest.approx(
         round(math.log(4 * r, 1.125)), abs=1e-6
     )  # a rung of the search
-    assert not certifier._tail_is_below(arb(mu), arb(r / 1.13))
-    assert not certifier._tail_is_below(arb(0.5), arb(1e3))
-    assert not certifier._tail_is_below(arb(0.499), arb(1e3))
+    assert not certifier._tail_theorem_applies(arb(mu), arb(r / 1.13))
+    assert not certifier._tail_theorem_applies(arb(0.5), arb(1e3))
+    assert not certifier._tail_theorem_applies(arb(0.499), arb(1e3))
     for eps in (end, 1.3 * end):
         assert certifier.delta(eps).upper() < gdp_delta_and_slope(arb(mu), arb(eps))[0]
     law = profile.loss_law
@@ -255,7 +259,7 @@ def test_gaussian_pieces_in_balls():
                 mp.exp(eps),
             )
             assert float(slope) == pytest.approx(float(derivative), rel=1e-12)
-            lower = mu_lower(value, eps)
+            lower = mu_lower_bound(value, eps)
             assert mu * (1 - 1e-14) < lower <= mu
-        high = mu_lower(gdp_delta_and_slope(arb(9.5), arb(0.2))[0], 0.2)
+        high = mu_lower_bound(gdp_delta_and_slope(arb(9.5), arb(0.2))[0], 0.2)
         assert high == pytest.approx(9.5, rel=1e-12)

@@ -261,6 +261,18 @@ def test_missing_options_raise():
         convert(1.0, to=GDP)
 
 
+@pytest.mark.parametrize("mu", [0.3, 2.0])
+@pytest.mark.parametrize("order", [1.5, 2.0, 7.0])
+def test_gaussian_to_renyi_is_the_divergence_of_two_normal_laws(mu, order):
+    """log ∫ p^α q^{1−α} / (α − 1) for p = N(μ, 1), q = N(0, 1), by quadrature."""
+    x = np.linspace(-12 + mu, 12 + order * mu, 200_001)
+    log_p, log_q = -((x - mu) ** 2) / 2, -(x**2) / 2
+    integrand = np.exp(order * log_p + (1 - order) * log_q) / np.sqrt(2 * np.pi)
+    divergence = np.log(np.trapezoid(integrand, x)) / (order - 1)
+    stated = convert(GDP(mu), to=RenyiDP, order=order).eps
+    assert stated == pytest.approx(divergence, rel=1e-9)
+
+
 def test_profiles_and_compositions_convert():
     profile = gaussian_profile(-1.0, 3, 1.0, 1.0)
     assert convert(profile, to=GDP).mu == pytest.approx(1.36656, abs=1e-5)

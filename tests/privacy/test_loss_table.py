@@ -31,25 +31,27 @@ def test_a_table_of_a_normal_loss(mu):
     )
     rest = np.array([float(mp.log(one_minus_delta(mu, x))) for x in t])
     assert table.log_one_minus_delta(t) == pytest.approx(rest, rel=1e-9, abs=1e-10)
-    assert table.log_second_tail(t) == pytest.approx(
+    assert table.log_upper_tail_of_second_law(t) == pytest.approx(
         log_ndtr(-t / mu - mu / 2), rel=1e-8, abs=1e-8
     )
     line = np.concatenate([-t, t])
-    assert table.log_upper_on_line(line) == pytest.approx(
+    assert table.log_upper_tail_at_any_loss(line) == pytest.approx(
         log_ndtr(mu / 2 - line / mu), rel=1e-7, abs=1e-8
     )
-    assert table.log_lower_on_line(line) == pytest.approx(
+    assert table.log_lower_tail_at_any_loss(line) == pytest.approx(
         log_ndtr(line / mu - mu / 2), rel=1e-7, abs=1e-8
     )
     z = line / mu - mu / 2
     density = -z * z / 2 - math.log(mu * math.sqrt(2 * math.pi))
-    assert table.log_density_on_line(line) == pytest.approx(density, rel=1e-7, abs=1e-7)
+    assert table.log_density_at_any_loss(line) == pytest.approx(
+        density, rel=1e-7, abs=1e-7
+    )
     normal = GaussianLoss(mu)
-    assert normal.log_density_on_line(line) == pytest.approx(density, rel=1e-13)
-    assert normal.log_upper_on_line(line) == pytest.approx(
+    assert normal.log_density_at_any_loss(line) == pytest.approx(density, rel=1e-13)
+    assert normal.log_upper_tail_at_any_loss(line) == pytest.approx(
         log_ndtr(mu / 2 - line / mu), rel=1e-13
     )
-    assert normal.log_lower_on_line(line) == pytest.approx(
+    assert normal.log_lower_tail_at_any_loss(line) == pytest.approx(
         log_ndtr(line / mu - mu / 2), rel=1e-13
     )
     for s in (-0.5, 0.5, 1.0, 7.0):  # E e^{sL} = e^{s(s+1)μ²/2} = 1 + s·J
@@ -71,12 +73,12 @@ def test_a_table_of_a_normal_loss(mu):
     assert grid[-1] == table.end == table.series.end
     assert len(grid) == 12 * (len(table.series.edges) - 1) + 1
     end = table.end
-    table.cover(1.5 * end)
+    table.extend_table_to(1.5 * end)
     assert table.end == 2 * end
     assert table.log_upper_tail(np.array([1.5 * end]))[0] == pytest.approx(
         log_ndtr(mu / 2 - 1.5 * end / mu), rel=1e-10
     )
-    assert np.all(table.noise_near_max_loss(t) == 0)
+    assert np.all(table.relative_error_near_max_loss(t) == 0)
 
 
 @pytest.mark.parametrize("largest", [0.01, 1.0, 9.0])
@@ -109,7 +111,7 @@ def test_a_table_of_a_bounded_loss_with_atoms(largest):
         [0.0, T], abs=1e-12 * T
     )
     assert table.end < T
-    noise = table.noise_near_max_loss(np.array([0.0, 0.5 * T, T * (1 - 1e-9)]))
+    noise = table.relative_error_near_max_loss(np.array([0.0, 0.5 * T, T * (1 - 1e-9)]))
     assert noise[:2].tolist() == [0.0, 0.0]
     assert 1e-8 < noise[2] < 1e-3
 

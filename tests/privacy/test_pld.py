@@ -78,12 +78,12 @@ def test_every_tilt_lies_just_above_the_exact_composition(name):
         counts,
         fineness=2.0**-7,
     )
-    tilts = len(whole.centers)
+    tilts = len(whole.tilts)
     for k in sorted(
         {0, min(1, tilts - 1), tilts // 2, tilts - 1}
     ):  # all are computed alike
-        width, first, values = whole._curve(k)
-        factors = whole._factors(width)
+        width, first, values = whole._delta_curve(k)
+        factors = whole._discretized_factors(width)
         low, masses = exact_convolution(factors)
         scale = UNIT ** sum(counts)
         share = np.array([m / scale for m in masses])  # of integers: rounded once
@@ -92,12 +92,15 @@ def test_every_tilt_lies_just_above_the_exact_composition(name):
         for loss, count in factors:
             finite *= (1 - Fraction(loss.infinite)) ** count
         infinite = float(1 - finite)
-        begin = whole.ends[k - 1] if k else 0.0
+        begin = whole.largest_eps_of_tilts[k - 1] if k else 0.0
         for j in range(0, len(values), max(len(values) // 20, 1)):
             eps = (first + j) * width
             truth = float(np.sum(share * np.maximum(-np.expm1(eps - losses), 0.0)))
             assert values[j] >= (truth + infinite) * (1 - 1e-11)
-            if begin <= eps < min(whole.ends[k], 1e300) and truth > 1e-42:
+            if (
+                begin <= eps < min(whole.largest_eps_of_tilts[k], 1e300)
+                and truth > 1e-42
+            ):
                 assert values[j] <= (truth + infinite) * (1 + 1e-6) + 1e-44
 
 
@@ -534,7 +537,7 @@ def symbol_values(bounds):
         values = dict(zip(symbols, combination, strict=True))
         if "k" in values:
             values["N"] = 2 ** values["k"]
-            values["r"] = min(convolve._NEAR_CELLS, values["N"] // 4)
+            values["r"] = min(convolve._CELLS_SUMMED_BY_PARTS, values["N"] // 4)
         yield values
 
 

@@ -13,7 +13,7 @@ from curvedp.papers.gdp.algorithms import loss_sampler
 from curvedp.papers.gdp.circle import circle_gaussian_delta
 from curvedp.privacy import GDP, gaussian_floor, gaussian_profile
 from curvedp.privacy.guarantees.base import guarantee_from_dict
-from curvedp.privacy.loss.sum import MARGIN
+from curvedp.privacy.loss.sum import RELATIVE_ERROR_OF_SUM
 from curvedp.privacy.profiles import products as products
 from curvedp.privacy.profiles.products import (
     ProductProfile,
@@ -199,8 +199,8 @@ def test_products_know_their_ends():
     with pytest.raises(ParameterError, match="more than two parts"):
         product_profile([(1.0, 2), (0.0, 3), (-1.0, 2), (-2.0, 1)], 1.0, 0.5)
     profile = product_profile([(1.0, 2), (0.0, 3), (-2.0, 1)], 1.0, 0.5)
-    assert profile._has_flat
-    assert profile._curved == ((1.0, 2),)
+    assert profile._has_flat_factor
+    assert profile._curved_factors == ((1.0, 2),)
     assert profile._part_diameters == [math.inf, math.pi]
     assert len(profile.extreme_splits) == 2
     assert profile.pure_epsilon == math.inf == profile.renyi(math.inf)
@@ -232,18 +232,18 @@ def test_products_know_their_ends():
     flat = product_profile([(0.0, 1), (1.0, 2)], 1.0, 0.5)
     assert flat.tradeoff(np.array([0.0, 1.0])).tolist() == [1.0, 0.0]
     assert flat.delta(math.inf) == 0.0
-    both = flat._at_split([0.3, 0.4])
+    both = flat._profile_of_split([0.3, 0.4])
     assert both.rao == pytest.approx(
         math.hypot(0.3, gaussian_profile(1.0, 2, 1.0, 0.4).rao), rel=1e-8
     )
-    assert both._tail_mu == pytest.approx(0.3)
+    assert both._limiting_mu == pytest.approx(0.3)
 
 
 def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     spheres = ((1.0, 2), (1.0, 2))
     two = _split_profile(spheres, 1.0, 0.0, (0.5, 0.6))
     assert two._relative_error == pytest.approx(
-        MARGIN + 20 * two.loss_table.series.unresolved, rel=1e-9
+        RELATIVE_ERROR_OF_SUM + 20 * two.loss_table.series.unresolved, rel=1e-9
     )
     one = _split_profile(spheres, 1.0, 0.3, (0.0, 0.6))
     assert one._relative_error == pytest.approx(
@@ -270,7 +270,7 @@ def test_tails_of_products_close_where_two_bounds_meet():
     sphere = gaussian_profile(1.0, 2, s, 0.5)
     shift = law.mode * 0.6 / s**2 + (0.6 / s) ** 2 / 2 + sphere.pure_epsilon
     limit = 0.6 / s
-    assert split._tail_mu == pytest.approx(limit)
+    assert split._limiting_mu == pytest.approx(limit)
     mu = 1.3 * limit
     eps = first_that_holds(lambda e: split._large_eps_are_proved(mu, e), 1e-6, 1e6)
     z = (eps - shift) / limit
@@ -300,17 +300,21 @@ def test_what_a_product_costs_is_its_worst_split_raised_by_the_margin(monkeypatc
     monkeypatch.setattr(
         ProductProfile,
         "_largest_over_splits",
-        lambda self, cost: cost(self._at_split([0.5, 0.0])),
+        lambda self, cost: cost(self._profile_of_split([0.5, 0.0])),
     )
     for found, truth, margin in (
-        (profile.rho, mu * mu / 2, MARGIN),
-        (profile.renyi(2.0), mu * mu, MARGIN),
-        (profile.hellinger_angle, 2 * math.acos(math.exp(-mu * mu / 8)), MARGIN),
-        (profile.mu, mu, 2 * MARGIN),
+        (profile.rho, mu * mu / 2, RELATIVE_ERROR_OF_SUM),
+        (profile.renyi(2.0), mu * mu, RELATIVE_ERROR_OF_SUM),
+        (
+            profile.hellinger_angle,
+            2 * math.acos(math.exp(-mu * mu / 8)),
+            RELATIVE_ERROR_OF_SUM,
+        ),
+        (profile.mu, mu, 2 * RELATIVE_ERROR_OF_SUM),
         (profile.rao, mu, 1e-9),
     ):
         assert found == pytest.approx(truth * (1 + margin), rel=1e-10)
-    raised = GDP(mu * (1 + 2 * (MARGIN + 1e-9)))
+    raised = GDP(mu * (1 + 2 * (RELATIVE_ERROR_OF_SUM + 1e-9)))
     alpha = np.array([0.05, 0.4])
     assert profile.tradeoff(alpha) == pytest.approx(raised.tradeoff(alpha), rel=1e-10)
     assert profile.delta(0.3) == pytest.approx(raised.delta(0.3), rel=1e-10)
@@ -371,9 +375,9 @@ def test_pieces_of_the_search():
     assert products._direction(0.0).tolist() == [1.0, 0.0]
     assert products._direction(0.3) == pytest.approx([math.cos(0.3), math.sin(0.3)])
     parabola = np.array([3 - 0.12345**2 - 0.5, 2 * 0.12345, -0.5])  # 3 − (x − 0.12345)²
-    peak = products._local_maximum(parabola, 0.12)
+    peak = products._climb_to_maximum(parabola, 0.12)
     assert peak == pytest.approx(3.0, abs=1e-12)
-    assert products._local_maximum(np.array([3.0, 1.0]), 0.9999) == pytest.approx(
+    assert products._climb_to_maximum(np.array([3.0, 1.0]), 0.9999) == pytest.approx(
         4.0, abs=1e-6
     )
 

@@ -20,7 +20,7 @@ from curvedp.randomness.csprng import check_source
 from support.goodness import accepts, ks, rejects
 
 
-def stream_of(source: SecureSource) -> csprng._Stream:
+def stream_of(source: SecureSource) -> csprng._KeyStream:
     """The stream of a source that one thread uses: the only way to see what is left of used bytes."""
     (stream,) = source._idle
     return stream
@@ -269,10 +269,10 @@ def test_a_new_process_number_is_a_new_key(monkeypatch):
 # ---- what an image of the process, a signal, a snapshot or a thread gets
 
 
-class Remembering(csprng._Stream):
+class Remembering(csprng._KeyStream):
     """Hands out the same bytes and does not erase them: the control."""
 
-    def _cut(self, n: int) -> bytes:
+    def _take_from_epoch(self, n: int) -> bytes:
         start, self.used = self.used, self.used + n
         return bytes(self.buffer[start : self.used])
 
@@ -290,11 +290,11 @@ class Image(Source):
         return out
 
 
-@pytest.mark.parametrize(("kind", "found"), [(csprng._Stream, 0), (Remembering, 40)])
+@pytest.mark.parametrize(("kind", "found"), [(csprng._KeyStream, 0), (Remembering, 40)])
 def test_an_image_of_a_reused_source_gives_no_earlier_noise_away(
     monkeypatch, kind, found
 ) -> None:
-    monkeypatch.setattr(csprng, "_Stream", kind)
+    monkeypatch.setattr(csprng, "_KeyStream", kind)
     source = SecureSource()
     used = [0]
     starts, draws = [], []
@@ -328,7 +328,7 @@ class Shared(SecureSource):
 
     def _take_stream(self):
         if not self._idle:
-            self._idle.append(csprng._Stream())
+            self._idle.append(csprng._KeyStream())
         return self._idle[0]
 
 

@@ -212,17 +212,20 @@ def test_the_range_says_how_many_predictors_a_list_has():
 def test_losses_of_ones_own_take_arrays():
     pytest.importorskip("jax", reason="the optimizers need it")
     from curvedp.optim import Problem
-    from curvedp.optim._loop import prepare
+    from curvedp.optim._loop import prepare_start_and_records
 
     problem = Problem(Sphere(2), lambda w, z: -((w @ z) ** 2))
     start = np.array([1.0, 0.0, 0.0])
     messages = set()
     for rows in LISTS.values():
         with pytest.raises(ParameterError, match=r"numpy\.array") as refusal:
-            prepare(problem, rows, start)
+            prepare_start_and_records(problem, rows, start)
         messages.add(str(refusal.value))
     assert len(messages) == 1
-    assert prepare(problem, np.ones((10, 3)), start)[1].shape == (10, 3)
+    assert prepare_start_and_records(problem, np.ones((10, 3)), start)[1].shape == (
+        10,
+        3,
+    )
 
 
 # ---- types -------------------------------------------------------------------------------

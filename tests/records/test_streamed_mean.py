@@ -107,7 +107,7 @@ def test_where_acceleration_fails_the_contraction_finds_the_mean(monkeypatch):
     )
     X = cloud(M, 0.4, 50)
     x, square = streamed_mean(
-        domain, 50, lambda x: block_sums(domain, x, X), Start(domain.center, 1.0)
+        domain, 50, lambda x: block_sums(domain, x, X), Start(domain.center)
     )
     inside = project_to_ball(M, domain.center, 0.4, X)
     assert residual(M, x, inside) <= 1e-9

@@ -38,7 +38,7 @@ def test_parallels_and_meridians_near_a_region_are_named(latitude):
 
 def test_groups_share_one_globe():
     figure = regions_figure({"a": region_around(40, 20), "b": region_around(45, 30)})
-    legend = figure.axes[0].get_legend()
+    (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
     assert any(label.endswith("°N") for label in texts(figure))
 

@@ -186,3 +186,41 @@ def test_the_shell_writes_every_kind_of_file(tmp_path, suffix):
     result = run("figure", *names, "--of", "records", "--plot", picture)
     assert result.exit_code == 0, result.output
     assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("space", [SPDAffineInvariant(3), Correlation(5)], ids=str)
+def test_many_groups_fit_on_a_page(space):
+    """Seven panels in two rows, and no text of one on a text of another."""
+    drawn = {
+        f"group {i} of the study": fitted(space).confidence_region() for i in range(7)
+    }
+    figure = values_figure(drawn)
+    FigureCanvasAgg(figure).draw()
+    assert figure.get_figwidth() < 14
+    titles = [axes.title for axes in figure.axes if axes.get_title()]
+    assert len(titles) == 7
+    assert len({round(axes.get_position().y0, 2) for axes in figure.axes[:7]}) == 2
+    assert figure._suptitle is not None
+    boxes = [text.get_window_extent() for text in (*titles, figure._suptitle)]
+    for number, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:number])
+
+
+@pytest.mark.parametrize("space", [Sphere(2), Torus(2)], ids=str)
+def test_a_legend_covers_nothing(space):
+    figure = regions_figure(
+        {f"a long name of group {i}": r for i, r in enumerate(regions(space).values())}
+    )
+    FigureCanvasAgg(figure).draw()
+    (legend,) = figure.legends
+    assert not legend.get_window_extent().overlaps(figure.axes[0].get_window_extent())
+
+
+def test_fonts_of_a_pdf_are_those_that_journals_take(tmp_path):
+    """Type 3 fonts are refused by many; TrueType fonts are embedded instead."""
+    fitted(Sphere(2)).certificate_.save(tmp_path / "c.json")
+    result = run("figure", tmp_path / "c.json", "--plot", tmp_path / "f.pdf")
+    assert result.exit_code == 0, result.output
+    content = (tmp_path / "f.pdf").read_bytes()
+    assert b"/CIDFontType2" in content
+    assert b"/Subtype /Type3" not in content

@@ -132,22 +132,23 @@ def test_sampled_losses_have_the_exact_tails(curvature, dim):
     loss = sampler(np.random.default_rng(1), 0, 4000) / (2 * sigma**2)
     other = sampler(np.random.default_rng(2), 1, 4000) / (2 * sigma**2)
     table = law.loss_table
-    table.cover(float(np.abs(loss).max()) + 1)
+    table.extend_table_to(float(np.abs(loss).max()) + 1)
     assert (
         stats.kstest(
-            loss, lambda t: np.exp(table.log_lower_on_line(np.asarray(t)))
+            loss, lambda t: np.exp(table.log_lower_tail_at_any_loss(np.asarray(t)))
         ).pvalue
         > 1e-4
     )
     assert (
         stats.kstest(
-            -other, lambda t: np.exp(table.log_lower_on_line(np.asarray(t)))
+            -other, lambda t: np.exp(table.log_lower_tail_at_any_loss(np.asarray(t)))
         ).pvalue
         > 1e-4
     )
     assert (
         stats.kstest(
-            1.25 * loss, lambda t: np.exp(table.log_lower_on_line(np.asarray(t)))
+            1.25 * loss,
+            lambda t: np.exp(table.log_lower_tail_at_any_loss(np.asarray(t))),
         ).pvalue
         < 1e-6
     )

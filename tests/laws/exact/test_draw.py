@@ -298,7 +298,7 @@ def test_slack_is_a_public_number() -> None:
 
 
 def test_a_draw_outside_its_slack_is_not_released(monkeypatch) -> None:
-    monkeypatch.setattr("curvedp.randomness.csprng._EPOCHS", 2)
+    monkeypatch.setattr("curvedp.randomness.csprng._EPOCHS_PER_BLOCK", 2)
     exact_gaussian(
         Euclidean(400), 1.0, np.zeros(400), source=Replay(1)
     )  # within an epoch
@@ -322,8 +322,8 @@ def test_a_wrong_envelope_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     law = exact_radial.ExactRadialDensity("gaussian", form(1, 3), 0.377)
     envelope = exact_radial.radial_envelope(law)
     lowered = tuple(
-        exact_radial.EnvelopePiece(p.start, p.stop, p.slope, p.height - 0.2)
-        for p in envelope.pieces
+        exact_radial.EnvelopeSegment(p.start, p.stop, p.slope, p.height - 0.2)
+        for p in envelope.segments
     )
     monkeypatch.setattr(
         exact_radial,

@@ -79,7 +79,7 @@ def test_radial_laws_and_their_envelopes(law: ExactRadialDensity) -> None:
             radial_envelope(law),
             radial_mode(law.kind, law.space, law.scale),
         )
-        pieces = envelope.pieces
+        segments = envelope.segments
         if law.space.dim == 1:
             assert mode == 0.0
         else:
@@ -91,19 +91,19 @@ def test_radial_laws_and_their_envelopes(law: ExactRadialDensity) -> None:
         assert envelope.level == pytest.approx(
             float(law.log_density(arb(mode))), rel=1e-14
         )
-        assert pieces[0].start == 0.0
-        assert pieces[-1].stop is None
+        assert segments[0].start == 0.0
+        assert segments[-1].stop is None
         bend = (
             float(law.curvature(arb(mode)))
             if mode or law.kind == "gaussian"
             else math.inf
         )
         points = {mode + c / math.sqrt(bend) for c in (-2.1, -0.9, 0.0, 0.9, 2.1)}
-        assert len(pieces) == sum(0 < t < far for t in points | {mode or 1e-300})
-        assert all(a.stop == b.start for a, b in itertools.pairwise(pieces))
+        assert len(segments) == sum(0 < t < far for t in points | {mode or 1e-300})
+        assert all(a.stop == b.start for a, b in itertools.pairwise(segments))
         covered, total = mp.mpf(0), mp.mpf(0)
         end = mp.pi if law.space.curvature == 1 else mp.inf
-        for piece in pieces:
+        for piece in segments:
             stop = end if piece.stop is None else mp.mpf(piece.stop)
             last = min(stop, mp.mpf(far))
             for u in np.linspace(1e-9, 1 - 1e-9, 40):
@@ -133,12 +133,12 @@ def test_a_radius_is_the_envelope_inverted_at_its_uniform(
         radius = LazyRadius(envelope, uniform)
         with ctx.workprec(192), mp.workdps(50):
             r = radius.ball(192)
-            masses = [piece.mass(law) for piece in envelope.pieces]
+            masses = [piece.mass(law) for piece in envelope.segments]
             goal = uniform.balls(192)[0] * sum(masses, arb(0))
             index = next(
                 i for i in range(len(masses)) if goal < sum(masses[: i + 1], arb(0))
             )
-            piece = envelope.pieces[index]
+            piece = envelope.segments[index]
             share = (goal - sum(masses[:index], arb(0))) / masses[index]
             assert abs(r - piece.quantile(law, share)) < 1e-30 * r
             assert r.rad() < 1e-40 * r

@@ -138,7 +138,7 @@ def test_the_error_of_a_float_exponential_is_an_upper_bound():
         trial = exact_spd_near.NearDraw(
             exact_spd_near.tangent_bound(4, 0.3, 0.4), LazyNormals(Replay(seed), 10)
         )
-        values, _, gap, eta = trial._eigen_in_floats()
+        values, _, gap, eta = trial._float_eigenvalues_with_errors()
         with mp.workdps(40):
             e, n = mp.mpf(gap), mp.mpf(eta)
             least = (e + 2 * n + n * n) * mp.exp(mp.mpf(float(values.max())) + e)

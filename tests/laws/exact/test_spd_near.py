@@ -92,7 +92,7 @@ def test_a_near_trial_is_its_matrix(m: int, sigma: float) -> None:
         [[float(arb(ball.mid[i, j]) - found[i, j]) for j in range(m)] for i in range(m)]
     )
     assert np.all(off <= ball.rad + error)
-    values, vectors, gap, eta = trial._eigen_in_floats()
+    values, vectors, gap, eta = trial._float_eigenvalues_with_errors()
     assert max(gap, eta) < 1e-13
     assert (vectors * values) @ vectors.T == pytest.approx(v, abs=1e-13)
     assert (m * (m + 1) // 2 >= FILTER_SIZE) == (m == 10)

@@ -52,12 +52,12 @@ def test_cells_bound_the_target_and_count_their_work():
     c = sampler._cells
     assert sampler.build_evaluations == sum(calls)
     assert sampler.trial_evaluations == 0
-    area = np.prod(2 * c.half, axis=(1,)) ** 2
+    area = np.prod(2 * c.half_edges, axis=(1,)) ** 2
     assert area.sum() <= 4 + 1e-12
     x = np.random.default_rng(1).uniform(-1, 1, (4000, 2))
     x = x[np.linalg.norm(x, axis=1) <= 1]
     owner = np.all(
-        np.abs(x[:, None] - c.center[None, :, 0]) <= c.half[None, :, 0, None],
+        np.abs(x[:, None] - c.center[None, :, 0]) <= c.half_edges[None, :, 0, None],
         axis=2,
     )
     assert np.all(owner.sum(axis=1) == 1)
@@ -65,10 +65,12 @@ def test_cells_bound_the_target_and_count_their_work():
     value = np.linalg.norm(x - [0.3, 0.1], axis=1)
     assert np.all(c.lower[cell] <= value)
     assert np.all(c.lower >= 0)
-    assert np.all(-value / 0.05 <= c.log_top[cell] + 1e-12)
-    assert c.log_mass == pytest.approx(c.log_top + np.log(area), rel=1e-9)
-    assert np.all(np.linalg.norm(c.at[:, 0], axis=1) <= 1 + 1e-12)
-    assert c.value == pytest.approx(np.linalg.norm(c.at[:, 0] - [0.3, 0.1], axis=1))
+    assert np.all(-value / 0.05 <= c.log_upper_bound[cell] + 1e-12)
+    assert c.log_mass == pytest.approx(c.log_upper_bound + np.log(area), rel=1e-9)
+    assert np.all(np.linalg.norm(c.evaluation_point[:, 0], axis=1) <= 1 + 1e-12)
+    assert c.value == pytest.approx(
+        np.linalg.norm(c.evaluation_point[:, 0] - [0.3, 0.1], axis=1)
+    )
     before = sum(calls)
     points = sampler.draw(500)
     assert points.shape == (500, 1, 2)
@@ -142,12 +144,14 @@ def test_local_constants_are_asked_for_as_far_as_a_cell_reaches(dim):
     for _ in range(3):
         assert sampler._refine()
     c = sampler._cells
-    corners = c.center[:, 0, None] + c.half[:, :, None] * _cube_corners(dim)
-    apart = np.linalg.norm(corners - c.at[:, :1], axis=2).max(
+    corners = c.center[:, 0, None] + c.half_edges[:, :, None] * _cube_corners(dim)
+    apart = np.linalg.norm(corners - c.evaluation_point[:, :1], axis=2).max(
         axis=1
     )  # the farthest corner
     within = np.linalg.norm(c.center[:, 0], axis=1) <= 1
     assert np.all(
         c.lipschitz[within, 0]
-        >= 2 * (np.linalg.norm(c.at[within, 0], axis=1) + apart[within]) * (1 - 1e-12)
+        >= 2
+        * (np.linalg.norm(c.evaluation_point[within, 0], axis=1) + apart[within])
+        * (1 - 1e-12)
     )

@@ -24,14 +24,16 @@ from curvedp.laws.knorm.domains import (
     _log_sn_ratio,
     _mean_sn,
 )
-from curvedp.laws.spd.envelopes import _langevin, log_sinhc
+from curvedp.laws.spd.envelopes import _langevin_function, log_sinhc
 
 
 @pytest.mark.parametrize("x", [1e-6, 9e-3, 0.0101, 0.029, 0.031, 0.5, 3.0, 40.0])
 def test_series_meet_their_functions(x):
     with mp.workdps(40):
         t = mp.mpf(x)
-        assert _langevin(x) == pytest.approx(float(mp.coth(t) - 1 / t), rel=2e-13)
+        assert _langevin_function(x) == pytest.approx(
+            float(mp.coth(t) - 1 / t), rel=2e-13
+        )
         truth = float(mp.log(mp.sinh(t) / t))
         assert float(log_sinhc(x)) == pytest.approx(truth, rel=1e-12, abs=2e-16)
         assert float(_log_sn_ratio(-1.0, np.array(x))) == pytest.approx(

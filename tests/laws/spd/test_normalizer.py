@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from curvedp.errors import ParameterError
 from curvedp.laws.spd.normalizer import (
-    _evaluate_to_accuracy,
+    _evaluate_accurately,
     _half_size_matrix,
     log_normalizer,
     log_pfaffian,
@@ -111,4 +111,4 @@ def test_a_ball_that_is_too_wide_is_not_taken():
     def value():
         return arb(1) / 3 + arb(0, 2.0 ** -(ctx.prec // 4))
 
-    assert float(_evaluate_to_accuracy(value, 2, 1.0).rad()) < 2**-55
+    assert float(_evaluate_accurately(value, 2, 1.0).rad()) < 2**-55
