@@ -8,6 +8,9 @@ Generated pages:
 - `reference/cli.md` from the command line's own help.
 - `reference/changelog.md` and `project/contributing.md` from the files of the repository.
 - `theory/bibliography.md` from `docs/references.bib`.
+
+A generated page is not in the repository. The pages therefore link to the file that it is made
+from, which a reader of a clone can open; on the site these links lead to the generated page.
 """
 
 import os
@@ -50,6 +53,39 @@ def on_files(files: Files, config: Any) -> Files:
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     return files
+
+
+# ---- links to the sources of generated pages
+
+# The page that is made from a file of the repository, besides the tutorials.
+PAGES_OF_SOURCES = {
+    "src/curvedp/cli/commands.py": "reference/cli.md",
+    "CHANGELOG.md": "reference/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+}
+LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def page_of_source(path: str) -> str | None:
+    """Return the generated page of a file of the repository; None if there is none."""
+    source = Path(path)
+    if source.parent == Path("examples") and source.suffix == ".py":
+        return f"tutorials/{source.stem}.md"
+    return PAGES_OF_SOURCES.get(path)
+
+
+def linked_pages(markdown: str, page: str) -> str:
+    """Return a page's text in which links to sources lead to the generated pages."""
+    folder = os.path.dirname(page)
+
+    def link(match: re.Match[str]) -> str:
+        path = os.path.normpath(os.path.join("docs", folder, match[1]))
+        target = page_of_source(path)
+        if target is None:
+            return match[0]
+        return f"]({os.path.relpath(target, folder or '.')}{match[2] or ''})"
+
+    return LINK.sub(link, markdown)
 
 
 # ---- tutorials
@@ -343,6 +379,7 @@ NAME = r"(?<![\w\\/])(log|exp|Exp|[A-Za-zΑ-ω∇Σ∫₀-₉]\w?)"
 def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Set powers, indices and citations outside code and formulas."""
     source = "" if page is None else page.file.src_uri
+    markdown = linked_pages(markdown, source)
     cites = source.startswith(("theory/", "evidence/")) and "bibliography" not in source
     parts, last = [], 0
     for code in CODE.finditer(markdown):

@@ -28,10 +28,12 @@ PAGES = {
 def section_text(name: str, left_out: tuple[str, ...]) -> str:
     """Return the Markdown of a page without code, pictures and some of its sections."""
     text = (THEORY / name).read_text(encoding="utf-8")
+    # A sentence that ends in a colon introduces the code below it, and goes with it.
+    text = re.sub(r"[^.\n]*:\n\n```.*?^```\n", "\n", text, flags=re.S | re.M)
     text = re.sub(r"^```.*?^```\n", "", text, flags=re.S | re.M)
     text = re.sub(r"^!\[.*\n", "", text, flags=re.M)
     text = re.sub(
-        r"^(How to use|Published values beside).*?(\n\n|\Z)",
+        r"^(How to use|The \[guide|The page \[evidence\]).*?(\n\n|\Z)",
         "",
         text,
         flags=re.S | re.M,
