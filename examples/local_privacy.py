@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Local privacy: places
 #
-# In this example, earthquake epicenters play the role of the places of people. Each person adds noise to their
-# own place before it is sent, so nobody else has the places. The server receives only the noisy reports. From
-# these it can still estimate where the people are on average, and how densely they live.
+# In this example, earthquake epicenters stand for the places of people. Each person adds noise to their
+# own place before it is sent, so nobody else sees the true places. From the noisy reports alone, the server can
+# still estimate where the people are on average, and how their places are distributed.
 
 # %%
 import tempfile
@@ -41,9 +41,9 @@ print(f"{len(places)} {kind} as (latitude, longitude) in degrees")
 # %% [markdown]
 # ## What a report gives away
 #
-# With `epsilon=0.02` per kilometer, consider two places 50 km apart. No report is more than e ≈ 2.7 times as
-# likely from one of them as from the other. The cost in accuracy is known before anything is drawn: on average, a
-# report lies 100 km from its place.
+# With `epsilon=0.02` per kilometer, consider two places that are 50 km apart. No report is more than e ≈ 2.7
+# times as likely from one of them as from the other. The loss of accuracy is known before any noise is drawn: on
+# average, a report lies 100 km from the true place.
 
 # %%
 device = MetricLaplace(earth, epsilon=0.02)
@@ -88,7 +88,7 @@ print(f"densest at {peak}: {density.values.max():.1f} ± {error:.1f} per steradi
 # ## The same person again
 #
 # If someone averages many fresh reports of one place, the average reveals the place. A device therefore keeps one
-# permanent report for each public cell. It also states what a trace will cost before anything is spent.
+# permanent report for each public cell. Before it spends any budget, it also states how much a trace will cost.
 
 # %%
 home, work = [35.68, 139.69], [35.44, 139.64]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # A polar wander path
 #
-# Rocks record where the magnetic pole was when they formed. Seen from a continent, the pole has wandered over the
+# Rocks record where the magnetic pole was when they formed. Relative to a continent, the pole has moved over the
 # sphere for 320 million years. *Geodesic regression* fits a great circle, traversed at constant speed, to these
 # poles. It is the counterpart of linear regression for responses on a sphere.
 
@@ -72,9 +72,9 @@ for eps in (2.0, 10.0):
 # %% [markdown]
 # ## The records behind the path
 #
-# Each of these poles is itself a mean over many measured sites. A private study would use the sites as records.
-# We simulate 1,000 of them; each has an age, a pole on the path, and a scatter of 0.15 rad. With these records, ε
-# = 1 is enough.
+# Each of these poles is itself a mean over many measured sites, so a private study would use the sites as records.
+# We simulate 1,000 sites. Each of them has an age and a pole, which scatters around the path with 0.15 rad. With
+# so many records, ε = 1 is enough.
 
 # %%
 sites = rng.uniform(0, 320, 1000)
@@ -97,9 +97,9 @@ print(
 )
 
 # %% [markdown]
-# The paper that proposed private geodesic regression is unsafe in three places if it is followed literally (E20,
-# E22 and E24 of the [errata](../errata.md)). The [page on regression](../theory/regression.md) has the proofs for
-# the algorithm that is used here.
+# The paper that proposed private geodesic regression contains three errors that break privacy if it is followed
+# literally (E20, E22 and E24 of the [errata](../errata.md)). The [page on regression](../theory/regression.md)
+# proves the guarantee of the algorithm that is used here.
 
 # %%
 figure, panels = plt.subplots(1, 2, figsize=(10, 4.7), layout="constrained")

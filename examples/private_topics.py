@@ -61,9 +61,9 @@ print("topics at most:", study.largest_number_of_clusters)
 # %% [markdown]
 # ## One release
 #
-# The release has three steps. A noisy second moment finds the directions along which messages differ. A noisy
-# histogram finds initial centers, and a few noisy steps improve them. With "add-remove", the number of messages
-# is also private.
+# The release has three steps. First, a noisy second moment shows the directions along which messages differ. Then,
+# a noisy histogram gives initial centers, and finally a few noisy steps improve these centers. With "add-remove",
+# the number of messages is also private.
 
 # %%
 model = PrivateKMeans(sphere, n_clusters=20, guarantee=guarantee).fit(X)
@@ -116,8 +116,8 @@ print("largest error of a count:", round(np.abs(true_counts - model.counts_).max
 # %% [markdown]
 # ## Two approaches that fail
 #
-# With a smaller budget, fewer topics can be found, and finally none. The plan shows this before you spend any
-# budget.
+# With a smaller budget, fewer topics can be found, and with a very small budget none at all. The plan shows this
+# before you spend any budget.
 
 # %%
 for epsilon in (4.0, 1.0, 0.2, 0.02):

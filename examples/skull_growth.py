@@ -40,7 +40,7 @@ print(kind, X.shape, "on a space of dimension", shapes.dim)
 # ## Plan the release
 #
 # One record is one picture of a skull. To protect all pictures of an animal together, pass `groups=`. The privacy
-# unit is then the animal, and n is the number of animals. The function `plan` predicts the accuracy from public
+# unit is then one animal, and n is the number of animals. The function `plan` predicts the accuracy from public
 # numbers: the number of shapes, and a guess of their spread.
 
 # %%

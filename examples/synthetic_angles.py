@@ -34,10 +34,10 @@ print(kind, X.shape)
 # %% [markdown]
 # ## One release
 #
-# The public ball is the whole torus, because no angle is farther than π√2 from the center. With `model="auto"`,
-# the error of each model is predicted from public numbers, and the best model is taken. For several clusters in
-# two dimensions, this is a tree of cells. The cells are boxes of angles. A box is split if its noisy count is
-# large, and in the end the counts are made consistent.
+# The public ball is the whole torus, because no pair of angles is farther than π√2 from the center. With
+# `model="auto"`, curvedp predicts the error of each model from public numbers and takes the best model. For
+# several clusters in two dimensions, this is a tree of cells, which are boxes of angles. A box is split if its
+# noisy count is large, and at the end the counts are made consistent.
 
 # %%
 guarantee = ApproxDP(4.0, 1e-6)
@@ -54,8 +54,8 @@ print(
 )
 
 # %% [markdown]
-# The last number was computed from the real records, so it is not private. Everything else is public. The same
-# seed and the same certificate give the same file again:
+# The last number was computed from the real records, so it is not private. Everything else is public. If you use
+# the same seed and the same certificate again, you get the same file:
 
 # %%
 again = synthesizer.sample(2000, rng=1)
@@ -65,8 +65,8 @@ print("repeats:", np.array_equal(synthetic, again))
 # ## Error bars
 #
 # Suppose that an analyst wants to know the share of residues in a helix. If the analyst treats the 2,000
-# synthetic pairs as real data, the error bar is far too small. The function `combine_synthetic` also simulates
-# the sampling of the records, the noise and the drawing of the file.
+# synthetic pairs as real data, the error bar is far too small. The function `combine_synthetic`, in contrast,
+# also simulates the sampling of the records, the noise and the drawing of the file.
 
 
 # %%
