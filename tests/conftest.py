@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support import entropy
 from support.white_box import is_white_box
 from support.worker import use_this_process
 
@@ -52,6 +53,11 @@ gc.set_threshold(
 os.environ.setdefault(
     "XLA_FLAGS", _quick_compiler()
 )  # before JAX is imported; processes that tests start have it too
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give every test, those in docstrings too, entropy of its own."""
+    config.pluginmanager.register(entropy, "curvedp-entropy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
