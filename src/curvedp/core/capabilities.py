@@ -75,6 +75,32 @@ class NoisyMeanSquare(NamedTuple):
     noise_std: float
 
 
+class NoisyMeanHessian(NamedTuple):
+    """The mean Hessian of half the squared distance to the records, with Gaussian noise.
+
+    In hyperbolic space it is (1 + T)·1 − A. Here A is the mean of t·uuᵀ over the
+    records, u is the direction to a record, t its Hessian excess s·coth(s) − 1 at
+    distance s in radii of curvature, and T = tr A is the mean of t.
+
+    Attributes
+    ----------
+    matrix : array of shape (dim, dim)
+        The noisy mean Hessian, in orthonormal coordinates at the base of the draw.
+    matrix_std : float
+        The standard deviation of the noise of the part of A without trace, in each
+        orthonormal coordinate of the symmetric matrices.
+    mean_excess : float
+        T with noise; it determines the trace of `matrix`.
+    mean_excess_std : float
+        The standard deviation of the noise of `mean_excess`.
+    """
+
+    matrix: np.ndarray
+    matrix_std: float
+    mean_excess: float
+    mean_excess_std: float
+
+
 class NoisyDraw(NamedTuple):
     """A noisy quantity before shrinkage and projection, with the law of its noise.
 
@@ -112,6 +138,9 @@ class NoisyDraw(NamedTuple):
     mean_square : NoisyMeanSquare, optional
         For a "gradient": the noisy mean squared length of the same logarithms, if it
         was released too.
+    mean_hessian : NoisyMeanHessian, optional
+        For a "gradient" in hyperbolic space: the noisy mean Hessian at `base`, if it
+        was released too.
     """
 
     kind: Literal["point", "chart", "gradient", "counts", "line"]
@@ -123,6 +152,7 @@ class NoisyDraw(NamedTuple):
     radii: np.ndarray | None = None
     frame: Statistic | None = None
     mean_square: NoisyMeanSquare | None = None
+    mean_hessian: NoisyMeanHessian | None = None
 
 
 class LeadsToRegion(ABC):

@@ -18,6 +18,7 @@ from curvedp.core.statistic import Ball, Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry.comparison import exp_stretch, hessian_bounds
 from curvedp.geometry.manifold import Manifold
+from curvedp.inference.newton_regions import shape_of_population
 from curvedp.inference.shapes import (
     SHAPES,
     Shape,
@@ -108,6 +109,10 @@ def asymptotic_shape(
             parameter="of",
             value="population",
         )
+    if draw.mean_hessian is not None:
+        shape = shape_of_population(manifold, statistic, draw, level, n)
+        if shape is not None:
+            return shape
     if draw.kind == "gradient":
         return _shape_from_gradient(manifold, statistic, draw, level, ball, n)
     return _shape_from_mean(manifold, statistic, draw, level, ball, n)

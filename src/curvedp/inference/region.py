@@ -28,6 +28,7 @@ from curvedp.core.wording import UNIT_WORDS
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.lines import line_region
+from curvedp.inference.newton_regions import shape_of_records
 from curvedp.inference.population import asymptotic_shape
 from curvedp.inference.shapes import (
     SHAPES,
@@ -413,6 +414,14 @@ def _shapes(
 
     # The value may live elsewhere than the records: a variance is a number.
     space = statistic.value_space
+    if draw.mean_hessian is not None:
+        return [
+            (
+                space,
+                shape_of_records(space, statistic, draw, level, sampling_error),
+            )
+            for level in levels
+        ]
     if draw.mean_square is not None:
         return [
             (

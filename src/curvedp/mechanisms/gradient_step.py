@@ -136,7 +136,7 @@ class MeanMechanism(VectorMechanism, PostProcessesItself):
 Moments = Literal["first", "first-and-second"]
 
 
-def _check_moments(name: str, value: Any) -> Moments:
+def check_moments(name: str, value: Any) -> Moments:
     """Return "first" or "first-and-second", or raise `ParameterError`."""
     _validate.choice(name, value, ("first", "first-and-second"))
     return "first" if value == "first" else "first-and-second"
@@ -180,7 +180,7 @@ class GradientMechanism(
     if TYPE_CHECKING:
         statistic: FrechetMean
 
-    moments: Annotated[Moments, _check_moments] = "first"
+    moments: Annotated[Moments, check_moments] = "first"
     hessian: Annotated[HessianEstimate, _check_hessian] = "identity"
 
     info: ClassVar[MechanismInfo] = MechanismInfo(

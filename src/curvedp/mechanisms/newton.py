@@ -11,15 +11,17 @@ For a record at distance s (in radii of curvature) in the direction u let t = |1
 s|, where ct is cot on spheres and coth in hyperbolic space. Then H = 1 ± mean t·(1 −
 uuᵀ), with + in hyperbolic space. So mean t and mean t·⟨u, a⟩² determine H along an axis
 a and, on average, across it (docs/evidence/utility.md). Everything else is
-post-processing. The squares μ² of Gaussian releases add up (Dong, Roth & Su 2022,
+post-processing. In hyperbolic space the last step may release the mean square distance
+and all of H together with its gradient, for little noise
+(`curvedp.statistics.hyperbolic_moments`). The squares μ² of Gaussian releases add up (Dong, Roth & Su 2022,
 Corollary 2, which lets each release depend on earlier ones); the ε of Laplace releases
 add up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, nextafter, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -29,17 +31,19 @@ from curvedp.core.capabilities import (
     HasNoiseLength,
     LeadsToRegion,
     NoisyDraw,
+    NoisyMeanHessian,
+    NoisyMeanSquare,
     SimulatesRelease,
     SometimesExcluded,
 )
 from curvedp.core.certificate import Certificate, Check
-from curvedp.core.chart import CHART_ERROR, grid_of, shrink_points
+from curvedp.core.chart import CHART_ERROR, grid_of, shrink_points, shrink_vector
 from curvedp.core.fields import Positive, assign
 from curvedp.core.mechanism import Draw, MechanismInfo, check_supported, replay_draws
 from curvedp.core.statistic import Statistic
 from curvedp.errors import ParameterError
 from curvedp.geometry import project_to_ball
-from curvedp.mechanisms.gradient_step import MeanMechanism
+from curvedp.mechanisms.gradient_step import MeanMechanism, Moments, check_moments
 from curvedp.mechanisms.staged.budget import check_transcript
 from curvedp.mechanisms.vector import (
     AddNoise,
@@ -54,6 +58,11 @@ from curvedp.privacy import Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import Records
 from curvedp.statistics.frechet_mean import FrechetMean
+from curvedp.statistics.hyperbolic_moments import (
+    HyperbolicMoments,
+    HyperbolicMomentVector,
+)
+from curvedp.statistics.second_moment import symmetric_to_vector, vector_to_symmetric
 from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 
 # The number of coordinates that are held in memory while logarithms are computed.
@@ -69,6 +78,9 @@ _SMALLEST_DISTANCE = 1e-4
 # Relative margins for rounding.
 _ROUNDING_OF_HESSIAN = 1e-9
 _ROUNDING_OF_SHARES = 1e-12
+# In more dimensions than this the mean Hessian is not released: it has dim(dim + 1)/2
+# entries, and its largest error grows with √dim.
+_MAX_HESSIAN_DIM = 20
 
 
 class StepSchedule(NamedTuple):
@@ -155,11 +167,41 @@ class LastGradient(NamedTuple):
         Its coordinates at the point.
     noise_scale : float
         The noise scale of its coordinates.
+    moments : HyperbolicMoments, optional
+        What was released together with it; the first row is that of this run.
     """
 
     point: np.ndarray
     gradient: np.ndarray
     noise_scale: float
+    moments: HyperbolicMoments | None = None
+
+
+class HessianEstimates(NamedTuple):
+    """Estimates of the mean Hessian H of each run, which is at least 1.
+
+    Attributes
+    ----------
+    eigenvalues : array, shape (runs, dim)
+        The eigenvalues of H.
+    eigenvectors : array, shape (runs, dim, dim)
+        The eigenvectors, one in each column.
+    """
+
+    eigenvalues: np.ndarray
+    eigenvectors: np.ndarray
+
+    def divide(self, vectors: np.ndarray) -> np.ndarray:
+        """Return H⁻¹v for the vector v of each run.
+
+        Parameters
+        ----------
+        vectors : array, shape (runs, dim)
+            One vector for each run.
+        """
+        components = np.einsum("bde,bd->be", self.eigenvectors, vectors)
+        divided = components / self.eigenvalues
+        return np.einsum("bde,be->bd", self.eigenvectors, divided)
 
 
 class NewtonRun(NamedTuple):
@@ -205,6 +247,11 @@ class NewtonMechanism(
     steps : int, optional
         The number of steps. The default is the one measured to be best: 2 on spheres
         and for pure ε, 4 in hyperbolic space with Gaussian noise.
+    moments : {"first", "first-and-second"}
+        Whether the last step releases the mean square distance and the mean Hessian of
+        the records with the mean logarithm. This is possible in hyperbolic space with
+        Gaussian noise. The step before the last then releases nothing about the
+        Hessian. Confidence regions become several times as narrow.
 
     Notes
     -----
@@ -220,18 +267,20 @@ class NewtonMechanism(
 
     scale: Positive
     steps: Any = None
+    moments: Annotated[Moments, check_moments] = "first"
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
         "noisy-newton", option="newton", reads="array", is_staged=True
     )
 
     def __post_init__(self) -> None:
-        """Check the space, the number of steps and the radius.
+        """Check the space, the number of steps, the moments and the radius.
 
         Raises
         ------
         ParameterError
-            If the space has no constant curvature, or the ball is too large.
+            If the space has no constant curvature, the ball is too large, or second
+            moments are asked of Laplace noise or on a sphere.
         """
         super().__post_init__()
         reason = self.reason_excluded(self.statistic)
@@ -242,6 +291,14 @@ class NewtonMechanism(
             assign(self, steps=self._schedule.n_steps)
         else:
             assign(self, steps=_validate.integer("steps", self.steps, 1))
+
+        is_hyperbolic_gaussian = self.curvature < 0 and self.noise_kind == "gaussian"
+        if self.releases_second_moments and not is_hyperbolic_gaussian:
+            raise ParameterError(
+                "needs a hyperbolic space and Gaussian noise",
+                parameter="moments",
+                value=self.moments,
+            )
 
         # This raises if the ball is too large.
         self.gradient_sensitivity(self.radius)
@@ -282,6 +339,25 @@ class NewtonMechanism(
         if space.constant_curvature in (None, 0.0) or space.dim < 2:
             return f"it is for spheres and hyperbolic spaces, not {space!r}"
         return None
+
+    @property
+    def releases_second_moments(self) -> bool:
+        """Whether the last step releases the mean square distance and mean Hessian."""
+        return self.moments == "first-and-second"
+
+    def with_second_moments(self) -> Self:
+        """Return this mechanism with second moments, where they are of use.
+
+        Returns
+        -------
+        NewtonMechanism
+            A mechanism with the same guarantee; itself on spheres, with Laplace noise,
+            and in more than 20 dimensions.
+        """
+        is_possible = self.curvature < 0 and self.noise_kind == "gaussian"
+        if not is_possible or self.manifold.dim > _MAX_HESSIAN_DIM:
+            return self
+        return replace(self, moments="first-and-second")
 
     @property
     def total_sensitivity(self) -> float:
@@ -359,6 +435,45 @@ class NewtonMechanism(
         relative_error = CHART_ERROR + 2.0**-48 * self.manifold.dim * growth
         return exact + 4 * self.radius * relative_error
 
+    def step_sensitivity(self, step: int, distance: Any) -> Any:
+        """Return how far the vector of a step can move if one record is replaced.
+
+        The vector is the mean logarithm of the records; in the last step their second
+        moments may follow it.
+
+        Parameters
+        ----------
+        step : int
+            The number of the step, from 0.
+        distance : float or array
+            The distance of the point of the step from the center of the ball.
+
+        Returns
+        -------
+        float or array
+            The bound for each distance.
+        """
+        is_last = step == self.steps - 1
+        if not (is_last and self.releases_second_moments):
+            return self.gradient_sensitivity(distance)
+        vector = self._moment_vector(np.atleast_1d(distance))
+        return vector.sensitivity(self.statistic.n).reshape(np.shape(distance))[()]
+
+    def _moment_vector(self, distances: np.ndarray) -> HyperbolicMomentVector:
+        """Return the vector that the last step releases, at each run's point.
+
+        Parameters
+        ----------
+        distances : array of shape (runs,)
+            The distance of each point from the center of the ball.
+        """
+        return HyperbolicMomentVector(
+            dim=self.manifold.dim,
+            root_curvature=sqrt(-self.curvature),
+            radius=self.clipping_radius,
+            offset=distances,
+        )
+
     @property
     def hessian_sensitivity(self) -> float:
         """How far the two numbers about the Hessian can move if one record is replaced.
@@ -419,17 +534,25 @@ class NewtonMechanism(
         step but the last also releases two numbers about the Hessian, for equal shares;
         the last step uses those of the previous one. If there is only one step, it
         releases its own.
+
+        If the last step releases the mean Hessian, the step before it uses the two
+        numbers of an earlier one, and their share goes to the gradients.
         """
         schedule = self._schedule
         growth = schedule.growth
         if self.steps == 3 and schedule.n_steps > 3:
             growth = _GROWTH_OF_THREE_STEPS
         weights = [growth**step for step in range(self.steps)]
-        gradient_share = 1 - schedule.hessian_share
+        n_hessians = max(1, self.steps - 1)
+        share_of_hessian = schedule.hessian_share / n_hessians
+        if self.releases_second_moments:
+            n_hessians = max(min(1, self.steps - 1), self.steps - 2)
+        gradient_share = 1 - n_hessians * share_of_hessian
+        if not self.releases_second_moments:
+            gradient_share = 1 - schedule.hessian_share
         gradients = [gradient_share * weight / sum(weights) for weight in weights]
 
-        n_hessians = max(1, self.steps - 1)
-        hessians = [schedule.hessian_share / n_hessians] * n_hessians
+        hessians = [share_of_hessian] * n_hessians
         hessians += [0.0] * (self.steps - n_hessians)
         return BudgetShares(gradients, hessians)
 
@@ -460,7 +583,7 @@ class NewtonMechanism(
 
         # The scale for a sensitivity of 1, with a margin because shares are rounded.
         scale = nextafter(self.scale * (1 + _ROUNDING_OF_SHARES), inf)
-        sensitivity = float(self.gradient_sensitivity(distance))
+        sensitivity = float(self.step_sensitivity(step, distance))
         gradient_scale = sensitivity * scale / gradient_share
         hessian_scale = None
         if hessian_share > 0:
@@ -560,14 +683,30 @@ class NewtonMechanism(
         NoisyDraw
             The noisy gradient, and the point at which it was taken.
         """
-        point, gradient, noise_scale = self._replay(integers).last_gradient
+        last = self._replay(integers).last_gradient
+        mean_square = None
+        mean_hessian = None
+        if last.moments is not None:
+            mean_square = NoisyMeanSquare(
+                value=float(last.moments.mean_square[0]),
+                noise_std=float(last.moments.mean_square_std[0]),
+            )
+            mean_hessian = NoisyMeanHessian(
+                matrix=_hessian_matrix(last.moments, run=0),
+                matrix_std=float(last.moments.excess_matrix_std[0]),
+                mean_excess=float(last.moments.mean_excess[0]),
+                mean_excess_std=float(last.moments.mean_excess_std[0]),
+            )
+        distance = float(self.manifold.dist(self.center, last.point))
         return NoisyDraw(
             "gradient",
-            self.noise_law(self.manifold.dim, noise_scale),
-            gradient,
-            grid_width=2.0 ** -grid_of(noise_scale),
-            base=point,
-            max_length=self.radius + float(self.manifold.dist(self.center, point)),
+            self.noise_law(self.manifold.dim, last.noise_scale),
+            last.gradient,
+            grid_width=2.0 ** -grid_of(last.noise_scale),
+            base=last.point,
+            max_length=self.radius + distance,
+            mean_square=mean_square,
+            mean_hessian=mean_hessian,
         )
 
     def simulate(
@@ -655,6 +794,8 @@ class NewtonMechanism(
             lengths_of_vectors.append(self.manifold.dim)
             if hessian_share > 0:
                 lengths_of_vectors.append(2)
+        if self.releases_second_moments:
+            lengths_of_vectors[-1] = self._moment_vector(np.zeros(1)).size
 
         noise_by_population = [
             [
@@ -744,9 +885,13 @@ class NewtonMechanism(
             step_noises.append(noise)
 
             # The noise of the first run, scaled to the sensitivity at each run's point.
-            sensitivities = self.gradient_sensitivity(distance)
-            first_sensitivity = self.gradient_sensitivity(distance[0])
+            sensitivities = self.step_sensitivity(step, distance)
+            first_sensitivity = self.step_sensitivity(step, distance[0])
             gradient_scales = noise.gradient_scale * sensitivities / first_sensitivity
+            if self.releases_second_moments and step == self.steps - 1:
+                return self._finish_with_moments(
+                    points, distance, populations, add_noise, gradient_scales, step_noises
+                )
             mean_log = self._mean_log(distinct_points, populations, logs)
             mean_log_of_runs = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
             gradient = add_noise(mean_log_of_runs, gradient_scales)
@@ -784,6 +929,105 @@ class NewtonMechanism(
         noise_std *= sqrt(self._averaging_weight(self.steps - 1))
         shrunk = shrink_points(manifold, self.center, np.asarray(points), noise_std)
         return NewtonRun(shrunk, step_noises, noise_std, last_gradient)
+
+    def _finish_with_moments(
+        self,
+        points: np.ndarray,
+        distances: np.ndarray,
+        populations: np.ndarray | None,
+        add_noise: AddNoise,
+        noise_scales: np.ndarray,
+        step_noises: list[StepNoise],
+    ) -> NewtonRun:
+        """Make the last step of each run, by the mean Hessian that it releases itself.
+
+        Parameters
+        ----------
+        points : array of shape (n_runs, *point_shape)
+            The point of each run before the step.
+        distances : array of shape (n_runs,)
+            The distances of these points from the center of the ball.
+        populations : array of shape (k, n, *point_shape), or None
+            The records of each population; None in a replay.
+        add_noise : function of (values, scales)
+            Returns the values plus noise, or the recorded draws.
+        noise_scales : array of shape (n_runs,)
+            The standard deviation of the noise in each entry of a run's vector.
+        step_noises : list of StepNoise
+            The noise of all steps, this one included.
+
+        Returns
+        -------
+        NewtonRun
+            The results of the runs.
+        """
+        n_runs = len(points)
+        vector = self._moment_vector(distances)
+        mean_vectors = np.zeros((n_runs, vector.size))
+        if populations is not None:
+            mean_vectors = self._mean_over_records(
+                points,
+                populations,
+                n_runs,
+                vector.size,
+                vector.sum_vectors,
+                _LogCache(),
+            )
+        moments = vector.read(add_noise(mean_vectors, noise_scales), noise_scales)
+        last_gradient = LastGradient(
+            points[0], moments.mean_log[0], float(noise_scales[0]), moments
+        )
+
+        hessian = self._estimate_hessian(moments, vector.largest_excess)
+        next_points = self._take_step(points, hessian.divide(moments.mean_log))
+        mean_inverse_square = np.mean(hessian.eigenvalues**-2, axis=1)
+        noise_std = (noise_scales * np.sqrt(mean_inverse_square))[:, None]
+        shrunk = shrink_points(self.manifold, self.center, next_points, noise_std)
+        return NewtonRun(shrunk, step_noises, noise_std, last_gradient)
+
+    def _estimate_hessian(
+        self, moments: HyperbolicMoments, largest_excess: np.ndarray
+    ) -> HessianEstimates:
+        """Estimate the mean Hessian of each run from its noisy moments.
+
+        The mean Hessian is (1 + T)·1 − A, where T is the mean Hessian excess and A the
+        mean of t·uuᵀ, whose trace is T. The estimate of T is a linear Bayes estimate: a
+        priori T is uniform on [0, L], where L is its largest value. The part of A
+        without trace is shrunk by the rule of James and Stein.
+
+        Parameters
+        ----------
+        moments : HyperbolicMoments
+            The noisy moments of each run.
+        largest_excess : array of shape (runs,)
+            L for each run.
+
+        Returns
+        -------
+        HessianEstimates
+            The eigenvalues and eigenvectors. Eigenvalues are raised to at least 1.
+        """
+        dim = self.manifold.dim
+        prior_variance = largest_excess**2 / 12
+        noise_variance = moments.mean_excess_std**2
+        total = prior_variance * moments.mean_excess
+        total = (total + noise_variance * largest_excess / 2) / (
+            prior_variance + noise_variance
+        )
+        total = np.clip(total, 0.0, largest_excess)
+
+        hessians = np.empty((len(total), dim, dim))
+        for run, excess in enumerate(total.tolist()):
+            matrix = moments.excess_matrix[run]
+            traceless = matrix - np.trace(matrix) / dim * np.eye(dim)
+            shrunk = shrink_vector(
+                symmetric_to_vector(traceless), float(moments.excess_matrix_std[run])
+            )
+            mean_eigenvalue = 1 + excess - excess / dim
+            hessians[run] = mean_eigenvalue * np.eye(dim)
+            hessians[run] -= vector_to_symmetric(shrunk, dim)
+        eigenvalues, eigenvectors = np.linalg.eigh(hessians)
+        return HessianEstimates(np.maximum(eigenvalues, 1.0), eigenvectors)
 
     def _hessian_axis(
         self, step: int, points: np.ndarray, gradient: np.ndarray
@@ -1144,6 +1388,32 @@ class _LogCache:
         if np.array_equal(populations_of_block, np.arange(len(logs_of_populations))):
             return logs_of_populations  # one run per population: no copy is needed
         return np.asarray(logs_of_populations[populations_of_block])
+
+
+def _hessian_matrix(moments: HyperbolicMoments, run: int) -> np.ndarray:
+    """Return the noisy mean Hessian of one run, without shrinkage.
+
+    It is (1 + T)·1 − A, where T is the mean Hessian excess and A the mean of t·uuᵀ. Both
+    were released with noise. The trace of A is T, so the noisy A is moved to the trace
+    T, which has less noise.
+
+    Parameters
+    ----------
+    moments : HyperbolicMoments
+        The noisy moments.
+    run : int
+        The index of the run.
+
+    Returns
+    -------
+    array of shape (dim, dim)
+        A symmetric matrix.
+    """
+    matrix = moments.excess_matrix[run]
+    excess = float(moments.mean_excess[run])
+    dim = len(matrix)
+    traceless = matrix - np.trace(matrix) / dim * np.eye(dim)
+    return np.asarray((1 + excess - excess / dim) * np.eye(dim) - traceless)
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ instead of 1/√s, so fewer questions are asked.
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, log2, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -42,7 +42,11 @@ from curvedp.errors import ParameterError
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.exact import ExactDraw
-from curvedp.mechanisms.gradient_step import GradientMechanism
+from curvedp.mechanisms.gradient_step import (
+    GradientMechanism,
+    Moments,
+    check_moments,
+)
 from curvedp.mechanisms.newton import NewtonMechanism
 from curvedp.mechanisms.staged.budget import (
     StageBudget,
@@ -268,6 +272,10 @@ class PrivateBallMechanism(
     final_name : str, optional
         The registered name of the final mechanism. The default is the statistic's first
         choice.
+    moments : {"first", "first-and-second"}
+        Whether the last of several Newton steps releases second moments with the mean
+        logarithm, if the final mechanism makes such steps. Certificates from before
+        this was possible do not state it, which means "first".
 
     Notes
     -----
@@ -282,6 +290,7 @@ class PrivateBallMechanism(
         statistic: BallSearchStatistic
 
     final_name: Any = None
+    moments: Annotated[Moments, check_moments] = "first"
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
         "private-ball", option="private-ball", reads="records", is_staged=True
@@ -344,11 +353,14 @@ class PrivateBallMechanism(
 
         level = cls.calibrate_noise(statistic, guarantee)
         final_names = statistic.final_mechanisms(level.kind, in_memory=in_memory)
+        makes_newton_steps = final_names[0] == NewtonMechanism.info.name
+        can_release_moments = makes_newton_steps and level.kind == "gaussian"
         return cls(
             statistic=statistic,
             scale=level.scale,
             noise_kind=level.kind,
             final_name=final_names[0],
+            moments="first-and-second" if can_release_moments else "first",
         )
 
     @classmethod
@@ -618,6 +630,8 @@ class PrivateBallMechanism(
             noise_length = self._step_noise_ratio * radius
             if noise_length**2 * negative_curvature <= 1:
                 final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
+            if self.moments == "first-and-second":
+                final = final.with_second_moments()
 
         budget.transcript += [
             {"kind": "ball", "center": ball.center.tolist(), "radius": radius},
