@@ -24,28 +24,26 @@ from curvedp.inference.shapes import (
     noise_quantiles,
     shape_after_gradient,
 )
+from curvedp.statistics.hyperbolic_moments import hessian_excess
 
 # The fractions of 1 − level that a region of the records spends on the event that the
-# mean square, the mean Hessian excess, or the Hessian along one vector is farther from
-# its released value than its bound. The values are choices; they cost little.
+# mean square, or the Hessian along one vector, is farther from its released value than
+# its bound. The values are choices; they cost little.
 _MEAN_SQUARE_SHARE = 0.05
-_EXCESS_SHARE = 0.05
 _HESSIAN_SHARE = 0.1
 
-# A region of the population spends this fraction on the mean square.
+# A region of the population spends these fractions on the mean square, and on caps of
+# the variances in single directions.
 _POPULATION_MEAN_SQUARE_SHARE = 0.05
-
-# The supremum of t(s)·(coth s − 1) over s > 0, for t(s) = s·coth(s) − 1, rounded up. It
-# is attained near s = 0.74.
-_LARGEST_DIFFERENCE = 0.105
+_VARIANCE_CAP_SHARE = 0.05
 
 # The distance of the mean from w is bounded by this many rounds of an iteration. Every
 # round gives a valid bound, so their number matters only for the width.
 _MAX_ROUNDS = 60
 
-# The asymptotic region is used only if a bound on what it leaves out is at most this
-# fraction of its radius. The bound takes all records' third derivatives to be alike;
-# the actual remainder was 3 to 90 times smaller on real data.
+# The asymptotic region is used only if the remainder that it leaves out is at most this
+# fraction of its radius, by a bound that holds for all records. On real data the
+# remainder is 3 to 70 times smaller than the bound.
 _LARGEST_REMAINDER = 0.5
 
 # Quantiles of the sum of noise and sampling error are those of this many draws from a
@@ -89,11 +87,11 @@ def shape_of_records(
     Theorem (docs/theory/inference.md, Theorem I11). Let N be the noise of g, E that of
     H, and v the logarithm of the mean at w. Then H·v = g − N + E·v − R with
 
-        |R| ≤ ½·√−κ·|v|²·(T + 0.105 + √−κ·|v|/3),
+        |R| ≤ ¼·k²·|v|²·(m + ⅔·(1 + k·m)·|v|),
 
-    where T is the mean Hessian excess. So v is near H⁻¹g, and the ball is about
-    exp_w(H⁻¹g). If Theorem I2 gives a smaller ball from the same bounds on the noise,
-    it is returned.
+    where m² is the mean square distance of the records from w, and −k² the curvature.
+    So v is near H⁻¹g, and the ball is about exp_w(H⁻¹g). If Theorem I2 gives a smaller
+    ball from the same bounds on the noise, it is returned.
 
     Parameters
     ----------
@@ -117,11 +115,11 @@ def shape_of_records(
     released = draw.mean_hessian
     assert released is not None  # the caller has checked it
     failure = 1 - level
-    noise_share = 1 - _MEAN_SQUARE_SHARE - _EXCESS_SHARE - _HESSIAN_SHARE
+    noise_share = 1 - _MEAN_SQUARE_SHARE - _HESSIAN_SHARE
     [noise_bound] = noise_quantiles(draw, [1 - noise_share * failure])
-    mean_square = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)
+    spread = sqrt(mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure))
     shape_by_curvature = shape_after_gradient(
-        manifold, statistic, draw, noise_bound, sampling_error, sqrt(mean_square)
+        manifold, statistic, draw, noise_bound, sampling_error, spread
     )
 
     hessian = _spectrum(released.matrix)
@@ -129,9 +127,7 @@ def shape_of_records(
     if smallest <= 0:
         return shape_by_curvature
 
-    # Bounds on the mean excess T, and on |E·v|/|v|.
-    excess_margin = -float(ndtri(_EXCESS_SHARE * failure)) * released.mean_excess_std
-    mean_excess = max(0.0, released.mean_excess + excess_margin)
+    # A bound on |E·v|/|v|.
     hessian_error = _error_along_vector(released, _HESSIAN_SHARE * failure)
 
     # |v| is at most |G|, because the mean Hessian is at least 1 everywhere.
@@ -140,7 +136,7 @@ def shape_of_records(
     distance = float(np.linalg.norm(draw.value)) + noise_bound
     deviation = inf
     for _ in range(_MAX_ROUNDS):
-        remainder = _remainder_bound(manifold, distance, mean_excess)
+        remainder = _remainder_bound(manifold, distance, spread)
         error = noise_bound + hessian_error * distance + remainder
         deviation = min(deviation, error / smallest)
         distance = min(distance, step_length + deviation)
@@ -161,9 +157,10 @@ def shape_of_population(
 
     Theorem (docs/theory/inference.md, Theorem I12). Let b be the population's mean, v
     its logarithm at w, and S the mean of the records' logarithms at b, whose
-    expectation is 0. With the symbols of Theorem I11, v − H⁻¹g is H⁻¹(E·v − N − S) but
-    for a remainder of order 1/n. The radius is the largest quantile of the length of
-    that vector, over covariances of S whose trace is the mean square divided by n − 1.
+    expectation is 0. With the symbols of Theorem I11, v − H⁻¹g = H⁻¹(E·v − N − S − R).
+    The radius is the largest quantile of the length of H⁻¹(E·v − N − S), over
+    covariances of S whose trace is m²/(n − 1) and whose eigenvalues are no larger than
+    the released Hessian allows, plus a bound on the mean of H⁻¹R, to the order 1/n.
 
     Parameters
     ----------
@@ -189,7 +186,9 @@ def shape_of_population(
     failure = 1 - level
     mean_square = mean_square_bound(draw, _POPULATION_MEAN_SQUARE_SHARE * failure)
     sampling_variance = mean_square / (n - 1)
-    main_level = 1 - (1 - _POPULATION_MEAN_SQUARE_SHARE) * failure
+    variance_caps = _variance_caps(manifold, draw, _VARIANCE_CAP_SHARE * failure)
+    used_share = _POPULATION_MEAN_SQUARE_SHARE + _VARIANCE_CAP_SHARE
+    main_level = 1 - (1 - used_share) * failure
 
     # The mean Hessian is at least 1.
     hessian = _spectrum(released.matrix)
@@ -206,15 +205,27 @@ def shape_of_population(
     for _ in range(2):
         total_std = sqrt(noise_std**2 + entry_variance * distance**2)
         quantile = _quantile_after_division(
-            total_std, sampling_variance, hessian.eigenvalues, main_level
+            total_std,
+            sampling_variance,
+            variance_caps / (n - 1),
+            hessian.eigenvalues,
+            main_level,
         )
         distance = step_length + quantile
 
+    # The typical remainder is added, and the one at the boundary must not be large.
     smallest = float(hessian.eigenvalues[0])
-    remainder = _remainder_bound(manifold, distance, max(0.0, released.mean_excess))
+    largest_variances = _largest_variances(sampling_variance, variance_caps / (n - 1), 1)
+    error_variance = np.sum((total_std**2 + largest_variances) / hessian.eigenvalues**2)
+    typical_distance = step_length + sqrt(float(error_variance))
+    spread = sqrt(mean_square)
+    typical_remainder = _leading_remainder(manifold, typical_distance, spread) / smallest
+    largest_remainder = _leading_remainder(manifold, distance, spread) / smallest
     rounding = sqrt(draw.value.size) * draw.grid_width / 2 / smallest
-    radius = exp_stretch(manifold, distance) * (quantile + rounding)
-    if remainder / smallest > _LARGEST_REMAINDER * quantile or radius >= ball.radius:
+    deviation = quantile + typical_remainder + rounding
+    radius = exp_stretch(manifold, step_length + deviation) * deviation
+    is_small = largest_remainder <= _LARGEST_REMAINDER * quantile
+    if not is_small or radius >= ball.radius:
         return None
     assert draw.base is not None  # a gradient is taken somewhere
     theorem = (
@@ -254,37 +265,124 @@ def _error_along_vector(
     return sqrt(along + across) - float(ndtri(failure_probability)) * sqrt(along)
 
 
-def _remainder_bound(
-    manifold: Manifold, distance: float, mean_excess: float
-) -> float:
-    """Bound what the Hessian at w says wrongly of the gradient at a distance from w.
+def _leading_remainder(manifold: Manifold, distance: float, spread: float) -> float:
+    """Bound the second-order term of the gradient near the mean: ¼·k²·|v|²·m.
 
-    Lemma (docs/theory/inference.md, Theorem I11). For |v| = `distance` the gradient of
-    ½·mean d² at exp_w(v), moved to w along the geodesic, differs from its linear
-    approximation by at most ½·√−κ·|v|²·(T + 0.105 + √−κ·|v|/3).
+    Lemma (docs/theory/inference.md, "The third derivative"). In the space of curvature
+    −k² the third derivative of f = ½·mean d² satisfies |∇³f(e, e, ·)| ≤ ½·k²·(|∇f| +
+    mean d) for unit vectors e. At the mean ∇f = 0, and mean d ≤ m.
 
     Parameters
     ----------
     manifold : Manifold
         The hyperbolic space.
     distance : float
-        |v|.
-    mean_excess : float
-        T, the mean Hessian excess of the records at w, or a bound on it.
+        |v|, the distance from the mean.
+    spread : float
+        m, the root mean square distance of the records, or a bound on it.
     """
-    root = curvature_roots(manifold).negative
-    third_derivative = mean_excess + _LARGEST_DIFFERENCE + root * distance / 3
-    return 0.5 * root * distance**2 * third_derivative
+    k = curvature_roots(manifold).negative
+    return 0.25 * k**2 * distance**2 * spread
+
+
+def _remainder_bound(manifold: Manifold, distance: float, spread: float) -> float:
+    """Bound the error of a linear approximation of the gradient: |R| of Theorem I11.
+
+    Let v be the logarithm of the mean at a point w. The gradient of ½·mean d² at the
+    mean, which is 0, differs from its linear approximation at w by at most ¼·k²·|v|²·(m
+    + ⅔·(1 + k·m)·|v|).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The hyperbolic space of curvature −k².
+    distance : float
+        |v|, or a bound on it.
+    spread : float
+        m, the root mean square distance of the records from w, or a bound on it.
+    """
+    k = curvature_roots(manifold).negative
+    gradient_on_the_way = 2 / 3 * (1 + k * spread) * distance
+    return 0.25 * k**2 * distance**2 * (spread + gradient_on_the_way)
+
+
+def _variance_caps(
+    manifold: Manifold, draw: NoisyDraw, failure_probability: float
+) -> np.ndarray:
+    """Bound the eigenvalues of the second moment of the records' logarithms.
+
+    Let s be the distance of a record from w in radii of curvature, u its direction, t =
+    s·coth(s) − 1, and s ≤ ρ. Then s² ≤ t·ρ²/t(ρ), because t is concave in s². So the
+    second moment, the mean of s²·uuᵀ, is at most ρ²/t(ρ) times A, the mean of t·uuᵀ. The
+    eigenvalues of A are at most those of the released matrix plus σ(√(2d) + z), but for
+    the probability 1 − Φ(z) (Davidson & Szarek 2001).
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The hyperbolic space.
+    draw : NoisyDraw
+        The drawn mean logarithm, with the mean Hessian.
+    failure_probability : float
+        The probability with which a bound may fail.
+
+    Returns
+    -------
+    array, shape (dim,)
+        The bounds, the largest one first.
+    """
+    released = draw.mean_hessian
+    assert released is not None  # the caller has checked it
+    dim = len(released.matrix)
+    z = -float(ndtri(failure_probability / 2))
+    noise = released.matrix_std * (sqrt(2 * dim) + z) + z * released.mean_excess_std
+    eigenvalues_of_hessian = np.linalg.eigvalsh(released.matrix)
+    excess_eigenvalues = 1 + released.mean_excess - eigenvalues_of_hessian + noise
+    longest = curvature_roots(manifold).negative * draw.max_length
+    ratio = draw.max_length**2 / float(hessian_excess(longest))
+    return np.asarray(ratio * np.maximum(excess_eigenvalues, 0.0))
+
+
+def _largest_variances(total: float, caps: np.ndarray, n_axes: int) -> np.ndarray:
+    """Divide a total variance among axes, as evenly as caps allow on the first of them.
+
+    Parameters
+    ----------
+    total : float
+        The trace of a covariance.
+    caps : array, shape (dim,)
+        The largest variance along each axis, in falling order.
+    n_axes : int
+        Among how many axes the total is divided evenly. What does not fit below their
+        caps goes to the next axes.
+
+    Returns
+    -------
+    array, shape (dim,)
+        The variances. Their sum is less than the total if the caps are.
+    """
+    variances = np.zeros(len(caps))
+    left = total
+    for axis, cap in enumerate(caps.tolist()):
+        share = left / max(n_axes - axis, 1)
+        variances[axis] = min(share, cap)
+        left -= variances[axis]
+    return variances
 
 
 def _quantile_after_division(
-    noise_std: float, variance: float, eigenvalues: np.ndarray, level: float
+    noise_std: float,
+    variance: float,
+    variance_caps: np.ndarray,
+    eigenvalues: np.ndarray,
+    level: float,
 ) -> float:
     """Return a quantile of |H⁻¹(N + S)| for Gaussian noise N and a normal S.
 
-    Only the trace of the covariance of S is known. The quantile is the largest one over
-    covariances with k equal eigenvalues and no others, for several k, along the axes
-    on which H is smallest. At the usual levels that is k = 1.
+    Of the covariance of S only the trace and bounds of its eigenvalues are known. The
+    quantile is the largest one over covariances that divide the trace evenly among k
+    axes, as far as the bounds allow, for several k. They are the axes on which H is
+    smallest. At the usual levels k = 1 gives the largest quantile.
 
     Parameters
     ----------
@@ -292,6 +390,8 @@ def _quantile_after_division(
         The standard deviation of N in each coordinate.
     variance : float
         The trace of the covariance of S.
+    variance_caps : array, shape (dim,)
+        Bounds of its eigenvalues, the largest one first.
     eigenvalues : array, shape (dim,)
         The eigenvalues of H, from the smallest one on.
     level : float
@@ -308,8 +408,7 @@ def _quantile_after_division(
     squares = rng.standard_normal((_SIMULATED_DRAWS, dim)) ** 2
     quantiles = []
     for k in ranks:
-        variances = np.full(dim, noise_std**2)
-        variances[:k] += variance / k
+        variances = noise_std**2 + _largest_variances(variance, variance_caps, k)
         lengths = np.sqrt(squares @ (variances / eigenvalues**2))
         quantiles.append(float(np.quantile(lengths, level)))
     return _SIMULATION_MARGIN * max(quantiles)
