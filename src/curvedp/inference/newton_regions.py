@@ -27,10 +27,12 @@ from curvedp.inference.shapes import (
 from curvedp.statistics.hyperbolic_moments import hessian_excess
 
 # The fractions of 1 − level that a region of the records spends on the event that the
-# mean square, or the Hessian along one vector, is farther from its released value than
-# its bound. The values are choices; they cost little.
+# mean square, the Hessian along one vector, or the length of the mean logarithm is
+# farther from its released value than its bound. The rest is for the step itself. The
+# values are choices.
 _MEAN_SQUARE_SHARE = 0.05
 _HESSIAN_SHARE = 0.1
+_LENGTH_SHARE = 0.2
 
 # A region of the population spends these fractions on the mean square, and on caps of
 # the variances in single directions.
@@ -115,8 +117,7 @@ def shape_of_records(
     released = draw.mean_hessian
     assert released is not None  # the caller has checked it
     failure = 1 - level
-    noise_share = 1 - _MEAN_SQUARE_SHARE - _HESSIAN_SHARE
-    [noise_bound] = noise_quantiles(draw, [1 - noise_share * failure])
+    [noise_bound] = noise_quantiles(draw, [1 - _LENGTH_SHARE * failure])
     spread = sqrt(mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure))
     shape_by_curvature = shape_after_gradient(
         manifold, statistic, draw, noise_bound, sampling_error, spread
@@ -127,7 +128,16 @@ def shape_of_records(
     if smallest <= 0:
         return shape_by_curvature
 
-    # A bound on |E·v|/|v|.
+    # Bounds on |H⁻¹N| and on |E·v|/|v|.
+    step_share = 1 - _MEAN_SQUARE_SHARE - _HESSIAN_SHARE - _LENGTH_SHARE
+    step_noise = _quantile_after_division(
+        float(draw.law.scale),
+        0.0,
+        np.zeros(len(hessian.eigenvalues)),
+        hessian.eigenvalues,
+        1 - step_share * failure,
+    )
+    step_noise += _rounding(draw) / smallest
     hessian_error = _error_along_vector(released, _HESSIAN_SHARE * failure)
 
     # |v| is at most |G|, because the mean Hessian is at least 1 everywhere.
@@ -137,8 +147,8 @@ def shape_of_records(
     deviation = inf
     for _ in range(_MAX_ROUNDS):
         remainder = _remainder_bound(manifold, distance, spread)
-        error = noise_bound + hessian_error * distance + remainder
-        deviation = min(deviation, error / smallest)
+        error = hessian_error * distance + remainder
+        deviation = min(deviation, step_noise + error / smallest)
         distance = min(distance, step_length + deviation)
 
     stretch = exp_stretch(manifold, max(distance, step_length))
@@ -221,8 +231,7 @@ def shape_of_population(
     spread = sqrt(mean_square)
     typical_remainder = _leading_remainder(manifold, typical_distance, spread) / smallest
     largest_remainder = _leading_remainder(manifold, distance, spread) / smallest
-    rounding = sqrt(draw.value.size) * draw.grid_width / 2 / smallest
-    deviation = quantile + typical_remainder + rounding
+    deviation = quantile + typical_remainder + _rounding(draw) / smallest
     radius = exp_stretch(manifold, step_length + deviation) * deviation
     is_small = largest_remainder <= _LARGEST_REMAINDER * quantile
     if not is_small or radius >= ball.radius:
@@ -239,6 +248,11 @@ def _spectrum(matrix: np.ndarray) -> SpectralHessian:
     """Return the eigenvalues and eigenvectors of a symmetric matrix."""
     eigenvalues, eigenvectors = np.linalg.eigh(matrix)
     return SpectralHessian(eigenvalues, eigenvectors)
+
+
+def _rounding(draw: NoisyDraw) -> float:
+    """Return the largest length of the rounding error of a draw: half a cell per entry."""
+    return sqrt(draw.value.size) * draw.grid_width / 2
 
 
 def _error_along_vector(
