@@ -26,27 +26,28 @@ from curvedp.inference.shapes import (
 )
 from curvedp.statistics.hyperbolic_moments import hessian_excess
 
-# The fractions of 1 − level that a region of the records spends on the event that the
-# mean square, the Hessian along one vector, or the length of the mean logarithm is
-# farther from its released value than its bound. The rest is for the step itself. The
-# values are choices.
+# The fractions of 1 − level that a conservative region spends on the event that the mean
+# square, the Hessian along one vector, or the length of the mean logarithm is farther
+# from its released value than its bound. The rest is for the step itself. The values
+# are choices.
 _MEAN_SQUARE_SHARE = 0.05
 _HESSIAN_SHARE = 0.1
 _LENGTH_SHARE = 0.2
 
-# A region of the population spends these fractions on the mean square, and on caps of
-# the variances in single directions.
-_POPULATION_MEAN_SQUARE_SHARE = 0.05
-_VARIANCE_CAP_SHARE = 0.05
+# The asymptotic region spends these fractions on the mean square, and on caps of the
+# variances in single directions. The values are choices; they cost little.
+_ASYMPTOTIC_MEAN_SQUARE_SHARE = 0.02
+_VARIANCE_CAP_SHARE = 0.02
 
 # The distance of the mean from w is bounded by this many rounds of an iteration. Every
 # round gives a valid bound, so their number matters only for the width.
 _MAX_ROUNDS = 60
 
-# The asymptotic region is used only if the remainder that it leaves out is at most this
-# fraction of its radius, by a bound that holds for all records. On real data the
-# remainder is 3 to 70 times smaller than the bound.
-_LARGEST_REMAINDER = 0.5
+# The asymptotic region is used only if the remainder is at most this fraction of its
+# radius, by a bound that holds for all records. On real data the remainder is 3 to 70
+# times smaller than the bound. On records that attain the bound, regions still covered
+# more often than they say (docs/evidence/coverage.md).
+_LARGEST_REMAINDER = 0.75
 
 # Quantiles of the sum of noise and sampling error are those of this many draws from a
 # public seed, with a margin for their standard error.
@@ -75,6 +76,31 @@ class SpectralHessian(NamedTuple):
         return np.asarray(self.eigenvectors @ (components / self.eigenvalues))
 
 
+class ErrorBounds(NamedTuple):
+    """Bounds on the errors of a released gradient and Hessian, which hold together.
+
+    The error of the gradient is its noise N, or N + S with the sampling error S of the
+    records.
+
+    Attributes
+    ----------
+    length : float
+        A bound on the length of the error of the gradient.
+    after_division : float
+        A bound on the length of that error after its division by the released Hessian.
+    hessian : float
+        A bound on |E·v|/|v|, for the noise E of the Hessian and the logarithm v of the
+        mean.
+    spread : float
+        A bound on the root mean square distance of the records from the base point.
+    """
+
+    length: float
+    after_division: float
+    hessian: float
+    spread: float
+
+
 def shape_of_records(
     manifold: Manifold,
     statistic: Statistic,
@@ -84,16 +110,8 @@ def shape_of_records(
 ) -> Shape:
     """Return the confidence ball of the records' mean after a Newton step.
 
-    Let g be the drawn mean logarithm at w and H the released mean Hessian there.
-
-    Theorem (docs/theory/inference.md, Theorem I11). Let N be the noise of g, E that of
-    H, and v the logarithm of the mean at w. Then H·v = g − N + E·v − R with
-
-        |R| ≤ ¼·k²·|v|²·(m + ⅔·(1 + k·m)·|v|),
-
-    where m² is the mean square distance of the records from w, and −k² the curvature.
-    So v is near H⁻¹g, and the ball is about exp_w(H⁻¹g). If Theorem I2 gives a smaller
-    ball from the same bounds on the noise, it is returned.
+    It is the ball of Theorem I11 (`_conservative_shape`), with bounds on the noise that
+    hold together with the probability `level`.
 
     Parameters
     ----------
@@ -114,41 +132,166 @@ def shape_of_records(
     Shape
         The ball, in the canonical frame.
     """
+    [length] = noise_quantiles(draw, [1 - _LENGTH_SHARE * (1 - level)])
+    bounds = _error_bounds(draw, level, length, 0.0)
+    return _conservative_shape(manifold, statistic, draw, bounds, sampling_error)
+
+
+def shape_of_population(
+    manifold: Manifold, statistic: Statistic, draw: NoisyDraw, level: float, n: int
+) -> Shape:
+    """Return a ball for the population's mean, with asymptotic coverage.
+
+    Theorem (docs/theory/inference.md, Theorem I12). Let b be the population's mean, v
+    its logarithm at w, and S the mean of the records' logarithms at b, whose
+    expectation is 0. With the symbols of Theorem I11, v − H⁻¹g = H⁻¹(E·v − N − S − R).
+    The radius is the largest quantile of the length of H⁻¹(E·v − N − S), over
+    covariances of S whose trace is m²/(n − 1) and whose eigenvalues are no larger than
+    the released Hessian allows, plus a bound on the mean of H⁻¹R, to the order 1/n.
+
+    If R need not be small, the ball is that of Theorem I11, with N + S for N.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The hyperbolic space of the records.
+    statistic : Statistic
+        The mean; its `value_ball` is the ball of the records.
+    draw : NoisyDraw
+        The drawn mean logarithm, with the mean square and the mean Hessian.
+    level : float
+        The coverage of the ball.
+    n : int
+        The public number of records.
+
+    Returns
+    -------
+    Shape
+        The ball, in the canonical frame.
+    """
+    shape = _asymptotic_shape(manifold, statistic, draw, level, n)
+    if shape is not None:
+        return shape
+    failure = 1 - level
+    variance = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure) / (n - 1)
+    no_division = np.ones(draw.value.size)
+    length = _largest_quantile(
+        float(draw.law.scale),
+        variance,
+        np.full(draw.value.size, variance),
+        no_division,
+        1 - _LENGTH_SHARE * failure,
+    )
+    bounds = _error_bounds(draw, level, length + _rounding(draw), variance)
+    shape = _conservative_shape(manifold, statistic, draw, bounds, 0.0)
+    if shape.is_as_wide_as_ball:
+        return shape
+    theorem = "asymptotic, for many records (central limit theorem); "
+    return shape._replace(theorem=theorem + shape.theorem)
+
+
+def _error_bounds(
+    draw: NoisyDraw, level: float, length: float, variance: float
+) -> ErrorBounds:
+    """Return bounds on the errors of a draw, one of which is given.
+
+    Parameters
+    ----------
+    draw : NoisyDraw
+        The drawn mean logarithm, with the mean square and the mean Hessian.
+    level : float
+        The probability with which all bounds hold.
+    length : float
+        A bound on the length of the error of the mean logarithm, which fails with a
+        fifth of the probability 1 − level.
+    variance : float
+        The trace of the covariance of the sampling error; 0 for the noise alone.
+
+    Returns
+    -------
+    ErrorBounds
+        The bounds. That on the error after division is infinite if the released Hessian
+        has an eigenvalue that is not positive.
+    """
     released = draw.mean_hessian
     assert released is not None  # the caller has checked it
     failure = 1 - level
-    [noise_bound] = noise_quantiles(draw, [1 - _LENGTH_SHARE * failure])
-    spread = sqrt(mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure))
-    shape_by_curvature = shape_after_gradient(
-        manifold, statistic, draw, noise_bound, sampling_error, spread
-    )
-
-    hessian = _spectrum(released.matrix)
-    smallest = float(hessian.eigenvalues[0])
-    if smallest <= 0:
-        return shape_by_curvature
-
-    # Bounds on |H⁻¹N| and on |E·v|/|v|.
     step_share = 1 - _MEAN_SQUARE_SHARE - _HESSIAN_SHARE - _LENGTH_SHARE
-    step_noise = _quantile_after_division(
-        float(draw.law.scale),
-        0.0,
-        np.zeros(len(hessian.eigenvalues)),
-        hessian.eigenvalues,
-        1 - step_share * failure,
+    eigenvalues = _spectrum(released.matrix).eigenvalues
+    after_division = inf
+    if eigenvalues[0] > 0:
+        after_division = _largest_quantile(
+            float(draw.law.scale),
+            variance,
+            np.full(len(eigenvalues), variance),
+            eigenvalues,
+            1 - step_share * failure,
+        )
+        after_division += _rounding(draw) / float(eigenvalues[0])
+    return ErrorBounds(
+        length=length,
+        after_division=after_division,
+        hessian=_error_along_vector(released, _HESSIAN_SHARE * failure),
+        spread=sqrt(mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)),
     )
-    step_noise += _rounding(draw) / smallest
-    hessian_error = _error_along_vector(released, _HESSIAN_SHARE * failure)
+
+
+def _conservative_shape(
+    manifold: Manifold,
+    statistic: Statistic,
+    draw: NoisyDraw,
+    bounds: ErrorBounds,
+    sampling_error: float,
+) -> Shape:
+    """Return the ball in which a mean lies if bounds on the errors of a draw hold.
+
+    Let g be the drawn mean logarithm at w and H the released mean Hessian there.
+
+    Theorem (docs/theory/inference.md, Theorem I11). Let N be the noise of g, E that of
+    H, and v the logarithm of the mean at w. Then H·v = g − N + E·v − R with
+
+        |R| ≤ ¼·k²·|v|²·(m + ⅔·(1 + k·m)·|v|),
+
+    where m² is the mean square distance of the records from w, and −k² the curvature.
+    So v is near H⁻¹g, and the ball is about exp_w(H⁻¹g). If Theorem I2 gives a smaller
+    ball from the same bounds, it is returned.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The hyperbolic space of the records.
+    statistic : Statistic
+        The mean; its `value_ball` is the ball of the records.
+    draw : NoisyDraw
+        The drawn mean logarithm, with the mean Hessian.
+    bounds : ErrorBounds
+        Bounds on the errors of both.
+    sampling_error : float
+        A further distance of the mean from that of the records, or 0.
+
+    Returns
+    -------
+    Shape
+        The ball, in the canonical frame.
+    """
+    shape_by_curvature = shape_after_gradient(
+        manifold, statistic, draw, bounds.length, sampling_error, bounds.spread
+    )
+    if bounds.after_division == inf:
+        return shape_by_curvature
+    assert draw.mean_hessian is not None  # the caller has checked it
+    hessian = _spectrum(draw.mean_hessian.matrix)
+    smallest = float(hessian.eigenvalues[0])
 
     # |v| is at most |G|, because the mean Hessian is at least 1 everywhere.
     step = hessian.divide(draw.value)
     step_length = float(np.linalg.norm(step))
-    distance = float(np.linalg.norm(draw.value)) + noise_bound
+    distance = float(np.linalg.norm(draw.value)) + bounds.length
     deviation = inf
     for _ in range(_MAX_ROUNDS):
-        remainder = _remainder_bound(manifold, distance, spread)
-        error = hessian_error * distance + remainder
-        deviation = min(deviation, step_noise + error / smallest)
+        remainder = _remainder_bound(manifold, distance, bounds.spread)
+        error = bounds.hessian * distance + remainder
+        deviation = min(deviation, bounds.after_division + error / smallest)
         distance = min(distance, step_length + deviation)
 
     stretch = exp_stretch(manifold, max(distance, step_length))
@@ -160,17 +303,10 @@ def shape_of_records(
     return Shape(draw.base, radius, theorem, step=step)
 
 
-def shape_of_population(
+def _asymptotic_shape(
     manifold: Manifold, statistic: Statistic, draw: NoisyDraw, level: float, n: int
 ) -> Shape | None:
-    """Return a ball for the population's mean, with asymptotic coverage.
-
-    Theorem (docs/theory/inference.md, Theorem I12). Let b be the population's mean, v
-    its logarithm at w, and S the mean of the records' logarithms at b, whose
-    expectation is 0. With the symbols of Theorem I11, v − H⁻¹g = H⁻¹(E·v − N − S − R).
-    The radius is the largest quantile of the length of H⁻¹(E·v − N − S), over
-    covariances of S whose trace is m²/(n − 1) and whose eigenvalues are no larger than
-    the released Hessian allows, plus a bound on the mean of H⁻¹R, to the order 1/n.
+    """Return the ball of Theorem I12, or None if its remainder need not be small.
 
     Parameters
     ----------
@@ -188,52 +324,49 @@ def shape_of_population(
     Returns
     -------
     Shape or None
-        The ball in the canonical frame; None if the remainder need not be small.
+        The ball, in the canonical frame.
     """
     released = draw.mean_hessian
     ball = statistic.value_ball
-    assert released is not None and ball is not None  # the caller has checked it
+    assert released is not None  # the caller has checked it
+    assert ball is not None  # a gradient is of records in a ball
     failure = 1 - level
-    mean_square = mean_square_bound(draw, _POPULATION_MEAN_SQUARE_SHARE * failure)
-    sampling_variance = mean_square / (n - 1)
-    variance_caps = _variance_caps(manifold, draw, _VARIANCE_CAP_SHARE * failure)
-    used_share = _POPULATION_MEAN_SQUARE_SHARE + _VARIANCE_CAP_SHARE
+    mean_square = mean_square_bound(draw, _ASYMPTOTIC_MEAN_SQUARE_SHARE * failure)
+    variance = mean_square / (n - 1)
+    caps = _variance_caps(manifold, draw, _VARIANCE_CAP_SHARE * failure) / (n - 1)
+    used_share = _ASYMPTOTIC_MEAN_SQUARE_SHARE + _VARIANCE_CAP_SHARE
     main_level = 1 - (1 - used_share) * failure
 
     # The mean Hessian is at least 1.
     hessian = _spectrum(released.matrix)
     hessian = hessian._replace(eigenvalues=np.maximum(hessian.eigenvalues, 1.0))
+    smallest = float(hessian.eigenvalues[0])
     step = hessian.divide(draw.value)
     step_length = float(np.linalg.norm(step))
 
     # The noise E·v of the Hessian grows with the distance |v| of the mean. The first
     # round takes |v| from the radius without it.
-    noise_std = float(draw.law.scale)
     entry_variance = released.matrix_std**2 + released.mean_excess_std**2
+    noise_std = 0.0
     quantile = 0.0
     distance = 0.0
     for _ in range(2):
-        total_std = sqrt(noise_std**2 + entry_variance * distance**2)
-        quantile = _quantile_after_division(
-            total_std,
-            sampling_variance,
-            variance_caps / (n - 1),
-            hessian.eigenvalues,
-            main_level,
+        noise_std = sqrt(draw.law.scale**2 + entry_variance * distance**2)
+        quantile = _largest_quantile(
+            noise_std, variance, caps, hessian.eigenvalues, main_level
         )
         distance = step_length + quantile
 
-    # The typical remainder is added, and the one at the boundary must not be large.
-    smallest = float(hessian.eigenvalues[0])
-    largest_variances = _largest_variances(sampling_variance, variance_caps / (n - 1), 1)
-    error_variance = np.sum((total_std**2 + largest_variances) / hessian.eigenvalues**2)
-    typical_distance = step_length + sqrt(float(error_variance))
+    # A remainder of the typical size is added, and the largest one must not be large.
     spread = sqrt(mean_square)
-    typical_remainder = _leading_remainder(manifold, typical_distance, spread) / smallest
-    largest_remainder = _leading_remainder(manifold, distance, spread) / smallest
-    deviation = quantile + typical_remainder + _rounding(draw) / smallest
+    variances = noise_std**2 + _largest_variances(variance, caps, 1)
+    error_square = float(np.sum(variances / hessian.eigenvalues**2))
+    typical_distance = sqrt(step_length**2 + error_square)
+    typical_remainder = _leading_remainder(manifold, typical_distance, spread)
+    largest_remainder = _leading_remainder(manifold, distance, spread)
+    deviation = quantile + (typical_remainder + _rounding(draw)) / smallest
     radius = exp_stretch(manifold, step_length + deviation) * deviation
-    is_small = largest_remainder <= _LARGEST_REMAINDER * quantile
+    is_small = largest_remainder / smallest <= _LARGEST_REMAINDER * quantile
     if not is_small or radius >= ball.radius:
         return None
     assert draw.base is not None  # a gradient is taken somewhere
@@ -384,7 +517,7 @@ def _largest_variances(total: float, caps: np.ndarray, n_axes: int) -> np.ndarra
     return variances
 
 
-def _quantile_after_division(
+def _largest_quantile(
     noise_std: float,
     variance: float,
     variance_caps: np.ndarray,

@@ -110,9 +110,7 @@ def asymptotic_shape(
             value="population",
         )
     if draw.mean_hessian is not None:
-        shape = shape_of_population(manifold, statistic, draw, level, n)
-        if shape is not None:
-            return shape
+        return shape_of_population(manifold, statistic, draw, level, n)
     if draw.kind == "gradient":
         return _shape_from_gradient(manifold, statistic, draw, level, ball, n)
     return _shape_from_mean(manifold, statistic, draw, level, ball, n)

@@ -890,7 +890,12 @@ class NewtonMechanism(
             gradient_scales = noise.gradient_scale * sensitivities / first_sensitivity
             if self.releases_second_moments and step == self.steps - 1:
                 return self._finish_with_moments(
-                    points, distance, populations, add_noise, gradient_scales, step_noises
+                    points,
+                    distance,
+                    populations,
+                    add_noise,
+                    gradient_scales,
+                    step_noises,
                 )
             mean_log = self._mean_log(distinct_points, populations, logs)
             mean_log_of_runs = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
