@@ -201,7 +201,7 @@ class HessianEstimates(NamedTuple):
         """
         components = np.einsum("bde,bd->be", self.eigenvectors, vectors)
         divided = components / self.eigenvalues
-        return np.einsum("bde,be->bd", self.eigenvectors, divided)
+        return np.asarray(np.einsum("bde,be->bd", self.eigenvectors, divided))
 
 
 class NewtonRun(NamedTuple):
