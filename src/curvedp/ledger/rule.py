@@ -8,9 +8,9 @@ A budget of any definition but (ε, δ) is one additive filter: the costs of the
 are added and compared with the cost of the budget. Under an (ε, δ) budget, entries of
 (ε, δ) and of pure ε are added up first. The first entry of another definition then
 converts what is left of the budget into an *account* of that definition, the largest
-that implies it, and all later entries are counted there. docs/howto/budget.md proves
-that this is valid for adaptively chosen releases, and why keeping one total for each
-definition would not be.
+that implies it, and all later entries are counted there. docs/theory/accounting.md,
+"Adaptive choices", proves that this is valid for adaptively chosen releases, and shows
+why one total for each definition would not be.
 """
 
 import dataclasses
