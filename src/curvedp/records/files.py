@@ -392,23 +392,28 @@ def column_of_vectors(path: Path, other_columns: Sequence[str | int]) -> str | N
         return None
     kinds = _with_refusals(".parquet", path, lambda: volumes.parquet_columns(path))
     names = list(kinds)
-    others = {
-        names[column] if isinstance(column, int) and column < len(names) else column
-        for column in other_columns
-    }
-    left = [name for name in names if name not in others]
-    lists = [name for name in left if kinds[name] == "list"]
-    if len(left) == 1 or len(lists) == 1:
-        return (lists or left)[0]
-    texts = [name for name in left if kinds[name] == "text"]
-    if lists or texts:
-        kind, several = ("lists", lists) if lists else ("texts", texts)
-        raise ParameterError(
-            f"is missing: {path.name} has {kind} in the columns {several}; say in "
-            "which columns the vectors are",
-            parameter="columns",
-        )
-    return None
+    excluded_names = set(other_columns)
+    for column in other_columns:
+        if isinstance(column, int) and column < len(names):
+            excluded_names.add(names[column])
+    remaining = [name for name in names if name not in excluded_names]
+    if len(remaining) == 1:
+        return remaining[0]
+
+    lists = [name for name in remaining if kinds[name] == "list"]
+    if len(lists) == 1:
+        return lists[0]
+    texts = [name for name in remaining if kinds[name] == "text"]
+    if lists:
+        contents = f"lists in the columns {lists}"
+    elif texts:
+        contents = f"texts in the columns {texts}"
+    else:
+        return None  # The numbers of a vector are in several columns.
+    raise ParameterError(
+        f"is missing: {path.name} has {contents}; say in which columns the vectors are",
+        parameter="columns",
+    )
 
 
 def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
@@ -594,9 +599,9 @@ def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
 
 
 def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Result:
-    """Call a reader, and turn every error into a `ParameterError` about the file.
+    """Call a reader, and turn every error into a `ParameterError` that names the file.
 
-    The error message of a library is left out, because it may quote a record.
+    The message of the original error is left out, because it may quote a record.
 
     Parameters
     ----------
@@ -634,12 +639,12 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
         ) from None
 
 
-def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
+def _to_doubles(source_name: str, X: Any, options: ReadOptions) -> Any:
     """Convert records in memory to floats; leave a dask array as it is.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : array, frame, list or dask array
         The records as they were read.
@@ -648,17 +653,17 @@ def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
     """
     if is_chunked(X):
         return X
-    return to_float_records(where, X, options.form.shape, options)
+    return to_float_records(source_name, X, options.form.shape, options)
 
 
-def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
+def _shape_records(source_name: str, X: Any, options: ReadOptions) -> Any:
     """Bring records to the shape (n, *form.shape), or refuse their shape.
 
     The form says how a point is written as numbers.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : array
         The records: of that shape; or of shape (n, width), in row-major order; or a
@@ -678,22 +683,21 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
     """
     form = options.form
     if options.mask is not None:
-        X = volumes.select_voxels(where, X, options)
+        X = volumes.select_voxels(source_name, X, options)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
         return X.reshape(len(X), *form.shape)
     expected_shape = ", ".join(map(str, form.shape))
     raise ParameterError(
-        f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {expected_shape})"
+        f"{source_name} has shape {X.shape}; {form.manifold!r} needs (n, {expected_shape})"
         f"{_shape_hint(X.shape, form)}"
     )
 
 
 def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
-    """Return the end of the error message about records of the wrong shape.
+    """Return advice for records of the wrong shape, as the end of an error message.
 
-    It advises what to do: to give a mask for a volume, to move the axis of the records
-    to the front, or to read the columns in another form. It is empty if none of these
-    applies.
+    The advice is to give a mask for a volume, to move the axis of the records to the
+    front, or to read the columns in another form. It is empty if none of these applies.
 
     Parameters
     ----------
@@ -707,11 +711,12 @@ def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
     str
         The advice.
     """
-    axes = 1 + len(form.shape)
+    expected_axes = 1 + len(form.shape)
     ends_in_record = shape[-len(form.shape) :] == form.shape
-    if ends_in_record and len(shape) > axes:
+    if ends_in_record and len(shape) > expected_axes:
         return ", or a volume with a mask"
-    if len(shape) == axes and shape[:-1] == form.shape:
+    records_are_last_axis = shape[:-1] == form.shape
+    if records_are_last_axis and len(shape) == expected_axes:
         return (
             ": its last axis counts the records, and the first should "
             "(np.moveaxis(x, -1, 0))"

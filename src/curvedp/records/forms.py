@@ -1,6 +1,6 @@
-"""Forms: the ways in which points of a manifold are written as numbers.
-A form, such as latitude and longitude in degrees, maps the numbers of a record to a
-point of a manifold. A record that is not valid in its form becomes NaN, and an
+"""Forms: how the numbers in a file describe a point of a manifold.
+An example of a form is "latitude and longitude in degrees". It turns each record (a row
+of numbers) into a point. A record that is invalid in its form becomes NaN, and an
 estimator later replaces it by the center of a public ball. The unit and the order of
 the numbers are part of a form's name, because guessing them would mean looking at the
 data.
@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -162,7 +163,7 @@ def suggest_forms(width: int, form: Form) -> str:
     return f"; or say what a row is by its form ({', '.join(names)})"
 
 
-def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
+def check_order(source_name: str, form: Form, names: Sequence[str | int]) -> None:
     """Refuse columns whose names show that they are in the wrong order for a form.
 
     An example is a file with the columns lon, lat that is read as latitude and
@@ -170,7 +171,7 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the table in error messages.
     form : Form
         The form whose order is expected.
@@ -186,7 +187,7 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     if _is_in_order(form, names) is not False:
         return
     rule = (
-        f"does not agree with the names of the columns of {where}: name the columns "
+        f"does not agree with the names of the columns of {source_name}: name the columns "
         "in the order of the form"
     )
     matching_forms = _forms_in_order(form, names)
@@ -247,7 +248,7 @@ def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
 
 
 def _forms_for_shape(point_shape: Shape) -> list[Form]:
-    """Return all forms in which points of this shape can be written.
+    """Return all forms in which points of a shape can be written.
 
     Parameters
     ----------
@@ -259,9 +260,7 @@ def _forms_for_shape(point_shape: Shape) -> list[Form]:
 
 
 def _produces_points_of(manifold: Manifold, form: Form) -> bool:
-    """Return whether a form writes points of a manifold.
-
-    This is tried with one valid record of the form.
+    """Return whether a form describes points of a manifold, by trying one record.
 
     Parameters
     ----------
@@ -340,12 +339,14 @@ def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndar
         The points.
     """
     latitude = records[:, 0]
-    is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2
-    lat = np.where(is_latitude, latitude, np.nan) * radians_per_unit
+    is_valid = np.abs(latitude) * radians_per_unit <= np.pi / 2
+    lat = np.where(is_valid, latitude, np.nan) * radians_per_unit
     lon = records[:, 1] * radians_per_unit
-    return np.stack(
-        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
-    )
+
+    x = np.cos(lat) * np.cos(lon)
+    y = np.cos(lat) * np.sin(lon)
+    z = np.sin(lat)
+    return np.stack([x, y, z], axis=-1)
 
 
 def _points_from_colatlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
@@ -368,10 +369,11 @@ def _points_from_colatlon(radians_per_unit: float, records: np.ndarray) -> np.nd
     """
     colat = _valid_from_0_to_pi(records[:, 0] * radians_per_unit)
     lon = records[:, 1] * radians_per_unit
-    return np.stack(
-        [np.sin(colat) * np.cos(lon), np.sin(colat) * np.sin(lon), np.cos(colat)],
-        axis=-1,
-    )
+
+    x = np.sin(colat) * np.cos(lon)
+    y = np.sin(colat) * np.sin(lon)
+    z = np.cos(colat)
+    return np.stack([x, y, z], axis=-1)
 
 
 def _points_from_decinc(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
@@ -399,8 +401,8 @@ def _points_from_decinc(radians_per_unit: float, records: np.ndarray) -> np.ndar
 def _normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
     """Map pairs (dip direction, dip) to the planes' upward normals (north, east, down).
 
-    The dip direction is clockwise from north. A dip of more than 90° is that of an
-    overturned bed; one outside 0° to 180° does not exist and becomes NaN.
+    The dip direction is clockwise from north. Dips beyond 90° belong to overturned
+    beds; a dip outside 0° to 180° does not exist, and such a record becomes NaN.
 
     Parameters
     ----------
@@ -416,10 +418,11 @@ def _normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.nda
     """
     azimuth = records[:, 0] * radians_per_unit
     dip = _valid_from_0_to_pi(records[:, 1] * radians_per_unit)
-    return np.stack(
-        [np.sin(dip) * np.cos(azimuth), np.sin(dip) * np.sin(azimuth), -np.cos(dip)],
-        axis=-1,
-    )
+
+    north = np.sin(dip) * np.cos(azimuth)
+    east = np.sin(dip) * np.sin(azimuth)
+    down = -np.cos(dip)
+    return np.stack([north, east, down], axis=-1)
 
 
 def _valid_from_0_to_pi(angles: np.ndarray) -> np.ndarray:
@@ -435,7 +438,7 @@ def _valid_from_0_to_pi(angles: np.ndarray) -> np.ndarray:
 
 
 def _rotations_from_quaternions(order: list[int], records: np.ndarray) -> np.ndarray:
-    """Map quaternions to rotation matrices; their length does not matter, except 0.
+    """Map nonzero quaternions, of any length, to rotation matrices.
 
     Parameters
     ----------
@@ -493,9 +496,9 @@ def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.
 def _rotations_from_axis_angle(
     radians_per_unit: float, records: np.ndarray
 ) -> np.ndarray:
-    """Map rotations by an angle around an axis to rotation matrices.
+    """Map rotations, each an axis and an angle, to rotation matrices.
 
-    The length of the axis does not matter, except that it must not be 0.
+    The axis may have any length but 0.
 
     Parameters
     ----------
@@ -605,12 +608,13 @@ def _order_by_patterns(*patterns: str) -> OrderTest:
     compiled = [re.compile(pattern) for pattern in patterns]
     form_order = [[place] for place in range(len(patterns))]
 
+    def places_matched_by(name: str) -> list[int]:
+        """Return the places in the form's order whose pattern fits a name."""
+        return [place for place, pattern in enumerate(compiled) if pattern.search(name)]
+
     def is_in_order(names: list[str]) -> bool | None:
         """Return whether names are in the form's order; None if they do not tell."""
-        matching_places = [
-            [place for place, pattern in enumerate(compiled) if pattern.search(name)]
-            for name in names
-        ]
+        matching_places = [places_matched_by(name) for name in names]
         if sorted(matching_places) != form_order:
             return None
         return matching_places == form_order
@@ -663,19 +667,26 @@ def _landmarks_in_order(axis_by_axis: bool, names: list[str]) -> bool | None:
     bool or None
         None unless the names are the x and the y of each landmark, once each.
     """
-    coordinates = [_parse_landmark_name(name) for name in names]
-    numbers = [
-        coordinate[0]
-        for coordinate in coordinates
-        if coordinate is not None and coordinate[1] == "x"
-    ]
-    expected = {(number, axis) for number in numbers for axis in "xy"}
-    has_repetitions = len(set(coordinates)) != len(coordinates)
-    if set(coordinates) != expected or has_repetitions:
+    coordinates = []
+    for name in names:
+        coordinate = _parse_landmark_name(name)
+        if coordinate is None:
+            return None
+        coordinates.append(coordinate)
+
+    landmarks = [number for number, axis in coordinates if axis == "x"]
+    x_columns = [(number, "x") for number in landmarks]
+    y_columns = [(number, "y") for number in landmarks]
+    # Each landmark must have exactly one x and one y.
+    if sorted(coordinates) != sorted(x_columns + y_columns):
         return None
+    if len(set(coordinates)) < len(coordinates):
+        return None
+
     if axis_by_axis:
-        return coordinates == [(number, axis) for axis in "xy" for number in numbers]
-    return coordinates == [(number, axis) for number in numbers for axis in "xy"]
+        return coordinates == x_columns + y_columns
+    pairs = zip(x_columns, y_columns, strict=True)
+    return coordinates == list(chain.from_iterable(pairs))
 
 
 # The names of a matrix entry, such as C21, and C_2_1.
@@ -708,7 +719,9 @@ def _parse_entry_name(name: str) -> MatrixIndex | None:
 def _matrix_entries_in_order(
     indices: list[MatrixIndex], names: list[str]
 ) -> bool | None:
-    """Return whether the entries of a symmetric matrix are in order, by their names.
+    """Return whether columns such as c11, c12, c22 are in a form's order.
+
+    The columns hold entries of a symmetric matrix.
 
     Parameters
     ----------
@@ -723,17 +736,22 @@ def _matrix_entries_in_order(
     bool or None
         None unless the names are exactly these entries.
     """
-    entries = [_parse_entry_name(name) for name in names]
-    # Names may count from any number: replace each number by its rank.
-    numbers = sorted({number for entry in entries if entry for number in entry})
-    rank = {number: place for place, number in enumerate(numbers)}
-    ranked_entries = [
-        None if entry is None else (rank[entry[0]], rank[entry[1]]) for entry in entries
-    ]
+    named_entries = []
+    for name in names:
+        entry = _parse_entry_name(name)
+        if entry is None:
+            return None
+        named_entries.append(entry)
+
+    # Count from 0, whatever the first number in the names is.
+    numbers = sorted(set(chain.from_iterable(named_entries)))
+    rank = {number: position for position, number in enumerate(numbers)}
+    entries = [(rank[smaller], rank[larger]) for smaller, larger in named_entries]
+
     expected = [(min(index), max(index)) for index in indices]
-    if len(ranked_entries) != len(expected) or set(ranked_entries) != set(expected):
+    if len(entries) != len(expected) or set(entries) != set(expected):
         return None
-    return ranked_entries == expected
+    return entries == expected
 
 
 # ---- builders ------------------------------------------------------------------------
@@ -768,9 +786,10 @@ def _form_for_shape(
         It takes the form's name and the shape of a point, and returns the form, or None
         for points of another shape.
     """
-    own_test = (_order_by_patterns(*patterns),) if patterns else ()
-    order_tests = (*own_test, *further_tests)
-    total_points = partial(_nan_where_invalid, points)
+    order_tests = further_tests
+    if patterns:
+        order_tests = (_order_by_patterns(*patterns), *further_tests)
+    points_or_nan = partial(_nan_where_invalid, points)
 
     def build(name: str, wanted_shape: Shape) -> Form | None:
         """Return the form, or None for points of another shape.
@@ -784,7 +803,7 @@ def _form_for_shape(
         """
         if wanted_shape != point_shape:
             return None
-        return Form(name, shape, total_points, order_tests=order_tests)
+        return Form(name, shape, points_or_nan, order_tests=order_tests)
 
     return build
 
@@ -826,12 +845,12 @@ def _form_of_six_numbers(
 
 
 def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None:
-    """Return a form of one triangle of a symmetric matrix of any size, row by row.
+    """Return the form that writes a symmetric matrix as one triangle, row by row.
 
     Parameters
     ----------
     is_upper : bool
-        Whether it is the upper triangle.
+        Whether the upper triangle is written; otherwise the lower.
     name : str
         The name of the form.
     point_shape : tuple of int
@@ -840,20 +859,38 @@ def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None
     Returns
     -------
     Form or None
-        None if points are no square matrices.
+        None if points are not square matrices.
     """
     if len(point_shape) != 2 or point_shape[0] != point_shape[1]:
         return None
-    size = range(point_shape[0])
-    if is_upper:
-        indices = [(row, column) for row in size for column in size if row <= column]
-    else:
-        indices = [(row, column) for row in size for column in size if column <= row]
-    return _symmetric_form(indices, name)
+    return _symmetric_form(triangle_entries(point_shape[0], is_upper=is_upper), name)
+
+
+def triangle_entries(size: int, *, is_upper: bool) -> list[MatrixIndex]:
+    """List the entries of one triangle of a square matrix, row by row.
+
+    Parameters
+    ----------
+    size : int
+        The number of rows of the matrix.
+    is_upper : bool
+        Whether the upper triangle is listed; otherwise the lower. Both contain the
+        diagonal.
+
+    Returns
+    -------
+    list of (row, column)
+        The positions of the entries, from 0.
+    """
+    entries = []
+    for row in range(size):
+        columns = range(row, size) if is_upper else range(row + 1)
+        entries += [(row, column) for column in columns]
+    return entries
 
 
 def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
-    """Return a form whose numbers are some entries of a symmetric matrix.
+    """Return the form that writes a symmetric matrix as the entries of one triangle.
 
     Parameters
     ----------
@@ -865,32 +902,31 @@ def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
     Returns
     -------
     Form
-        The form, whose names of columns may be such as "xx", "C21" or "c_1_2".
+        The form. It knows names of columns such as "xx", "C21" or "c_1_2".
     """
     # A sample record: ones on the diagonal and small entries beside it give a positive
     # definite matrix.
-    near_identity = np.array(
-        [1.0 if row == column else 0.1 / len(indices) for row, column in indices]
-    )
+    is_diagonal = np.array([row == column for row, column in indices])
+    near_identity = np.where(is_diagonal, 1.0, 0.1 / len(indices))
+
     order_tests: list[OrderTest] = [partial(_matrix_entries_in_order, indices)]
     if len(indices) == 6:
+        # The columns of a 3 x 3 matrix may be called xx, xy and so on.
         axes = [("xyz"[row], "xyz"[column]) for row, column in indices]
         patterns = [f"({a}{b}|{b}{a})$" for a, b in axes]
         order_tests.append(_order_by_patterns(*patterns))
+
     points = partial(_nan_where_invalid, partial(_symmetric_matrices, indices))
     return Form(name, (len(indices),), points, near_identity, tuple(order_tests))
 
 
 def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | None:
-    """Return a form of k landmarks in the plane, for points of shape (k, 2).
-
-    Its order is x1, x2, …, y1, y2, … with `axis_by_axis`, and x1, y1, x2, y2, …
-    otherwise.
+    """Return the form that writes k landmarks in the plane as 2k coordinates.
 
     Parameters
     ----------
     axis_by_axis : bool
-        Whether all x come before all y; otherwise they alternate.
+        Whether the order is x1, x2, …, y1, y2, … rather than x1, y1, x2, y2, …
     name : str
         The name of the form.
     point_shape : tuple of int
@@ -904,14 +940,16 @@ def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | 
     if len(point_shape) != 2 or point_shape[1] != 2:
         return None
     order_tests = (partial(_landmarks_in_order, axis_by_axis),)
-    if axis_by_axis:
-        points = partial(
-            _nan_where_invalid,
-            lambda records: _centered_unit_landmarks(records.swapaxes(1, 2)),
-        )
-        return Form(name, (2, point_shape[0]), points, order_tests=order_tests)
-    points = partial(_nan_where_invalid, _centered_unit_landmarks)
-    return Form(name, point_shape, points, order_tests=order_tests)
+    if not axis_by_axis:
+        points = partial(_nan_where_invalid, _centered_unit_landmarks)
+        return Form(name, point_shape, points, order_tests=order_tests)
+
+    def points_from_axes(records: np.ndarray) -> np.ndarray:
+        """Map records of shape (n, 2, k), all x and then all y, to landmarks."""
+        return _centered_unit_landmarks(records.swapaxes(1, 2))
+
+    points = partial(_nan_where_invalid, points_from_axes)
+    return Form(name, (2, point_shape[0]), points, order_tests=order_tests)
 
 
 # The orders in which programs write the six entries of a symmetric 3 x 3 matrix.
@@ -946,13 +984,13 @@ _DIP = "^dip(?!.?(dir|az))|^(ein)?fallen|fallwinkel|einfallswinkel|buzamiento|pe
 
 
 def _refuse_names(pattern: str) -> OrderTest:
-    """Return a test that is False where a column's name shows another quantity.
+    """Return a test that objects to columns whose names show another quantity.
 
     Parameters
     ----------
     pattern : str
-        A regular expression for names that no column of the form may have, such as
-        those of colatitudes where latitudes are meant.
+        A regular expression for names that no column of the form may have: a form of
+        latitudes, for example, refuses a column called "colatitude".
 
     Returns
     -------
@@ -963,32 +1001,35 @@ def _refuse_names(pattern: str) -> OrderTest:
 
     def is_in_order(names: list[str]) -> bool | None:
         """Return False if a name shows another quantity, and None otherwise."""
-        return False if any(compiled.search(name) for name in names) else None
+        if any(compiled.search(name) for name in names):
+            return False
+        return None
 
     return is_in_order
 
 
 def _latlon_form(radians_per_unit: float) -> FormBuilder:
-    """Return the builder of a form of latitudes and longitudes in a unit.
+    """Return the builder of the form "latitude, longitude" for points of S².
 
-    An inclination or plunge may be read as the latitude, and a declination or trend as
-    the longitude; the dip of a plane may not.
+    Columns of inclinations (or plunges) and declinations (or trends) may be read in
+    this form too; columns of colatitudes, or of the dips of planes, are refused.
 
     Parameters
     ----------
     radians_per_unit : float
         The unit of angles: 1 for radians, π/180 for degrees.
     """
+    refuse_other_angles = _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}")
+    geologists_order = _order_by_patterns(
+        f"{_INCLINATION}|{_PLUNGE}", f"{_DECLINATION}|{_TREND}"
+    )
     return _form_for_shape(
         (2,),
         (3,),
         partial(_points_from_latlon, radians_per_unit),
         _LATITUDE,
         _LONGITUDE,
-        further_tests=(
-            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
-            _order_by_patterns(f"{_INCLINATION}|{_PLUNGE}", f"{_DECLINATION}|{_TREND}"),
-        ),
+        further_tests=(refuse_other_angles, geologists_order),
     )
 
 
@@ -1080,8 +1121,8 @@ FORMS: dict[str, FormBuilder] = {
 }
 """The builder of each form by the form's name.
 
-A builder takes the name and the shape of a point, and returns a `Form`, or None where
-no point of this shape is written so.
+A builder takes the name and the shape of a point, and returns a `Form`, or None if
+points of this shape cannot be written in it.
 
 - `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
 - `colatlon-degrees`: colatitude (the angle from the north pole), longitude, on S².

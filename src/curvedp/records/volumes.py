@@ -4,10 +4,11 @@ that does not hold numbers or texts is refused before anything is decoded, and s
 that would fill more memory than allowed (`curvedp.records.limits`).
 """
 
+import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from math import prod
 from pathlib import Path
@@ -176,6 +177,7 @@ _MAT_ARRAY_CLASSES = frozenset(
 # marked.
 _MAT_COMPRESSED = 15
 _MAT_HEADER_BYTES = 128
+_MAT_TAG_BYTES = 8  # the data type and the size before each element
 _MAT_BYTE_ORDER = slice(126, 128)
 
 _BYTES_PER_COMPLEX = 16  # the largest number in a MATLAB file
@@ -305,13 +307,15 @@ def _check_mat_elements(path: Path, limit: int) -> None:
         mark = file.read(_MAT_HEADER_BYTES)[_MAT_BYTE_ORDER]
         if mark not in (b"IM", b"MI"):  # Version 4, in which nothing is compressed.
             return
-        order = "<" if mark == b"IM" else ">"
-        while len(tag := file.read(8)) == 8:
-            data_type, size = struct.unpack(f"{order}II", tag)
+        tag_format = "<II" if mark == b"IM" else ">II"
+        tag = file.read(_MAT_TAG_BYTES)
+        while len(tag) == _MAT_TAG_BYTES:
+            data_type, size = struct.unpack(tag_format, tag)
             if data_type == _MAT_COMPRESSED:
                 _check_compressed_element(path, file, size, limit)
             else:
-                file.seek(size, 1)
+                file.seek(size, os.SEEK_CUR)
+            tag = file.read(_MAT_TAG_BYTES)
 
 
 def _check_compressed_element(
@@ -338,9 +342,13 @@ def _check_compressed_element(
         If it unpacks to more.
     """
     unpacker = zlib.decompressobj()
+    remaining = size
     unpacked_size = 0
-    while size and (packed := file.read(min(size, _BLOCK))):
-        size -= len(packed)
+    while remaining > 0:
+        packed = file.read(min(remaining, _BLOCK))
+        if not packed:  # The file ends early, which SciPy reports.
+            return
+        remaining -= len(packed)
         while packed:
             unpacked_size += len(unpacker.decompress(packed, _BLOCK))
             check_unpacked(path, unpacked_size, limit)
@@ -595,12 +603,12 @@ READERS: dict[str, Callable[[Path, ReadOptions], Any]] = {
 }
 
 
-def select_voxels(where: str, X: np.ndarray, options: ReadOptions) -> np.ndarray:
+def select_voxels(source_name: str, X: np.ndarray, options: ReadOptions) -> np.ndarray:
     """Return the records at the voxels where the public mask is not zero.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the volume in error messages.
     X : array
         The volume; its first axes are those of the mask.
@@ -625,7 +633,7 @@ def select_voxels(where: str, X: np.ndarray, options: ReadOptions) -> np.ndarray
     is_aligned = mask.ndim > 0 and mask.shape == X.shape[: mask.ndim]
     if not is_numeric or not is_aligned:
         raise ParameterError(
-            f"mask has shape {mask.shape} and dtype {mask.dtype}; {where} has shape "
+            f"mask has shape {mask.shape} and dtype {mask.dtype}; {source_name} has shape "
             f"{X.shape}"
         )
     return np.asarray(X[mask != 0])
@@ -896,12 +904,12 @@ def read_parquet_column(
 
 
 def parquet_columns(path: Path) -> dict[str, str]:
-    """Return what the columns of a parquet file hold, from its schema.
+    """Return what each column of a parquet file holds: lists, texts or other values.
 
     Parameters
     ----------
     path : path
-        The file.
+        The file, of which only the schema is read.
 
     Returns
     -------
@@ -909,24 +917,31 @@ def parquet_columns(path: Path) -> dict[str, str]:
         "list", "text" or "other" by the name of the column, in their order.
     """
     with _open_parquet(path) as file:
-        schema = file.schema_arrow
+        return {
+            str(field.name): _column_kind(field.type) for field in file.schema_arrow
+        }
+
+
+def _column_kind(column_type: Any) -> str:
+    """Return "list", "text" or "other" for the type of a column.
+
+    Parameters
+    ----------
+    column_type : pyarrow.DataType
+        The type, as the schema of a file declares it.
+    """
     from pyarrow import types
 
-    tests = {
-        "list": (types.is_list, types.is_large_list, types.is_fixed_size_list),
-        "text": (types.is_string, types.is_large_string),
-    }
-    kinds = {}
-    for field in schema:
-        matches = [
-            kind for kind, are in tests.items() if any(is_(field.type) for is_ in are)
-        ]
-        kinds[str(field.name)] = matches[0] if matches else "other"
-    return kinds
+    is_variable_list = types.is_list(column_type) or types.is_large_list(column_type)
+    if is_variable_list or types.is_fixed_size_list(column_type):
+        return "list"
+    if types.is_string(column_type) or types.is_large_string(column_type):
+        return "text"
+    return "other"
 
 
 def parquet_width(path: Path, options: ReadOptions) -> int | None:
-    """Return how many numbers a record of a parquet file has, from its schema.
+    """Return how many numbers a record of a parquet file has, as its schema says.
 
     Parameters
     ----------
@@ -948,13 +963,23 @@ def parquet_width(path: Path, options: ReadOptions) -> int | None:
         wanted_columns = [name for name in schema.names if name not in other_names]
     columns = expand_ranges(wanted_columns, schema.names)
     if len(columns) != 1:
-        return len(columns)
-    name = columns[0] if isinstance(columns[0], str) else schema.names[columns[0]]
+        return len(columns)  # one number in each column
+
+    (column,) = columns
+    name = column if isinstance(column, str) else schema.names[column]
     if name not in schema.names:
         return None
-    column_type = schema.field(name).type
-    # A list of a fixed size says it in its type. The type is imported here because
-    # pyarrow is optional.
+    return _fixed_list_size(schema.field(name).type)
+
+
+def _fixed_list_size(column_type: Any) -> int | None:
+    """Return the length of the lists in a column; None if its type does not fix it.
+
+    Parameters
+    ----------
+    column_type : pyarrow.DataType
+        The type, as the schema of a file declares it.
+    """
     from pyarrow import FixedSizeListType
 
     if isinstance(column_type, FixedSizeListType):
@@ -1111,25 +1136,44 @@ def _check_parquet_columns(
     text_names: set[str] = set()
     nested_text_names: set[str] = set()
     needed_bytes = 0
-    for row_group in range(metadata.num_row_groups):
-        for leaf in range(metadata.num_columns):
-            chunk = metadata.row_group(row_group).column(leaf)
-            name = _column_of_leaf(chunk.path_in_schema, names)
-            if name is None:
-                continue
-            if chunk.physical_type == "BYTE_ARRAY":
-                # Texts inside of lists cannot be read as dictionaries, so they could
-                # unpack without limit. They are not refused, because in a column
-                # without values one record would decide about it.
-                is_nested = chunk.path_in_schema != name
-                if is_nested:
-                    nested_text_names.add(name)
-                else:
-                    text_names.add(name)
-            needed_bytes += chunk.num_values * _bytes_per_value(metadata, chunk, leaf)
-            needed_bytes += chunk.total_uncompressed_size
+    for leaf, chunk in _column_chunks(metadata):
+        name = _column_of_leaf(chunk.path_in_schema, names)
+        if name is None:
+            continue
+        needed_bytes += chunk.num_values * _bytes_per_value(metadata, chunk, leaf)
+        needed_bytes += chunk.total_uncompressed_size
+        if chunk.physical_type != "BYTE_ARRAY":
+            continue
+        # Texts inside of lists cannot be read as dictionaries, so they could unpack
+        # without limit. They are not refused, because in a column without values one
+        # record would decide about it.
+        is_nested = chunk.path_in_schema != name
+        if is_nested:
+            nested_text_names.add(name)
+        else:
+            text_names.add(name)
     check_unpacked(path, needed_bytes, unpacked_limit(path, max_unpacked))
     return ParquetColumns(names, sorted(text_names), sorted(nested_text_names))
+
+
+def _column_chunks(metadata: Any) -> Iterator[tuple[int, Any]]:
+    """Yield what the footer of a parquet file says about each column and row group.
+
+    Parameters
+    ----------
+    metadata : pyarrow.parquet.FileMetaData
+        The footer of the file.
+
+    Yields
+    ------
+    leaf : int
+        The position of the column in the schema.
+    chunk : pyarrow.parquet.ColumnChunkMetaData
+        The sizes and the type of the column in one row group.
+    """
+    for row_group in range(metadata.num_row_groups):
+        for leaf in range(metadata.num_columns):
+            yield leaf, metadata.row_group(row_group).column(leaf)
 
 
 def _bytes_per_value(metadata: Any, chunk: Any, leaf: int) -> int:
@@ -1157,7 +1201,9 @@ def _bytes_per_value(metadata: Any, chunk: Any, leaf: int) -> int:
 
 
 def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
-    """Return the column to which a leaf of the schema belongs.
+    """Return which of the wanted columns a leaf of the schema belongs to.
+
+    A leaf is a place where values are stored; a column of lists has its leaf inside.
 
     Parameters
     ----------
@@ -1169,7 +1215,7 @@ def _column_of_leaf(leaf: str, names: list[str]) -> str | None:
     Returns
     -------
     str or None
-        None if it is none of the wanted columns.
+        The column; None if it is not wanted.
     """
     for name in names:
         if leaf == name or leaf.startswith(f"{name}."):

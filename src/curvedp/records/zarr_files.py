@@ -23,6 +23,7 @@ import numpy as np
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
 from curvedp.records.limits import check_unpacked, unpacked_limit
+from curvedp.records.lines import BinaryFile
 
 # Codecs that pack bytes; a chunk goes through one of them at most.
 COMPRESSORS = frozenset({"blosc", "zstd", "gzip", "zlib", "lz4", "bz2"})
@@ -428,27 +429,48 @@ def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
         If a codec is not in `COMPRESSORS` or `FILTERS`, if it works on anything but
         numbers, or if a codec other than a checksum follows the one that packs.
     """
-    names = [name for name, _ in codecs]
     for name, options in codecs:
-        if name not in COMPRESSORS | FILTERS:
-            known_names = ", ".join(sorted(COMPRESSORS | FILTERS))
-            raise ParameterError(
-                f"{path.name} needs the codec {shown(name)}; these are read: {known_names}"
-            )
-        for option in ("dtype", "astype"):
-            type_name = options.get(option) or "f8"
-            if np.dtype(type_name).kind not in "biuf":
-                _refuse_type(path)
+        _check_codec(path, name, options)
 
+    names = [name for name, _ in codecs]
     has_checksum = names[-1:] == ["crc32c"]
     compressors = [name for name in names if name in COMPRESSORS]
     if not compressors:
         return _CodecChain(None, has_checksum)
 
+    # Only a checksum may follow the compressor.
     names_after_packing = names[names.index(compressors[0]) + 1 :]
     if len(compressors) > 1 or set(names_after_packing) - {"crc32c"}:
         raise ParameterError(f"{path.name} packs its chunks twice, which is not read")
     return _CodecChain(compressors[0], has_checksum)
+
+
+def _check_codec(path: Path, name: str, options: dict[str, Any]) -> None:
+    """Refuse a codec that is unknown or converts to anything but real numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The array's folder, for error messages.
+    name : str
+        The name of the codec.
+    options : dict
+        The options of the codec, as the metadata state them.
+
+    Raises
+    ------
+    ParameterError
+        If the codec is refused.
+    """
+    if name not in COMPRESSORS | FILTERS:
+        known_names = ", ".join(sorted(COMPRESSORS | FILTERS))
+        raise ParameterError(
+            f"{path.name} needs the codec {shown(name)}; these are read: {known_names}"
+        )
+    for option in ("dtype", "astype"):
+        type_name = options.get(option) or "f8"
+        if np.dtype(type_name).kind not in "biuf":
+            _refuse_type(path)
 
 
 def _refuse_type(path: Path) -> NoReturn:
@@ -611,16 +633,29 @@ def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
         return content_size is not None and content_size <= limit
     if compressor == "zlib":
         return len(zlib.decompressobj().decompress(packed, limit + 1)) <= limit
-
     if compressor == "gzip":
-        unpacked: Any = gzip.GzipFile(fileobj=BytesIO(packed))
-    else:
-        unpacked = bz2.BZ2File(BytesIO(packed))
-    unpacked_size = 0
+        return _ends_within(gzip.GzipFile(fileobj=BytesIO(packed)), limit)
+    return _ends_within(bz2.BZ2File(BytesIO(packed)), limit)
+
+
+def _ends_within(unpacked: BinaryFile, limit: int) -> bool:
+    """Return whether a stream has at most `limit` bytes, by reading it in blocks.
+
+    Parameters
+    ----------
+    unpacked : binary file
+        The stream, which unpacks a chunk while it is read.
+    limit : int
+        The number of bytes after which reading stops.
+    """
+    size = 0
     with unpacked:
-        while unpacked_size <= limit and (block := unpacked.read(_BLOCK)):
-            unpacked_size += len(block)
-    return unpacked_size <= limit
+        while size <= limit:
+            block = unpacked.read(_BLOCK)
+            if not block:
+                return True
+            size += len(block)
+    return False
 
 
 # ---- Zstandard (RFC 8878) ------------------------------------------------------------
@@ -629,6 +664,10 @@ def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
 # skippable frame, whose last 4 bits may be anything.
 _ZSTD_FRAME = 0xFD2FB528
 _ZSTD_SKIPPABLE = 0x184D2A50
+
+# The content size is stored in a field whose length a flag tells: 1, 2 or 3 for these
+# formats of `struct`. For the flag 0 the field has one byte or is missing.
+_ZSTD_SIZE_FORMATS = {1: "<H", 2: "<I", 3: "<Q"}
 
 # The type of a block that repeats one byte; the reserved type, which nobody may use.
 _ZSTD_REPEATED_BYTE = 1
@@ -656,8 +695,8 @@ class _ZstdFrameHeader(NamedTuple):
 def _zstd_content_size(packed: bytes) -> int | None:
     """Return how many bytes a chunk in Zstandard format unpacks to.
 
-    The chunk consists of one or several frames, which a decoder unpacks one after the
-    other. So the sizes that the frames declare are added up.
+    A chunk is a sequence of frames, each of which declares its own size. The result is
+    the sum of these sizes.
 
     Parameters
     ----------
@@ -718,27 +757,18 @@ def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
     has_checksum = bool(descriptor & 0x04)
     window_bytes = 0 if is_single_segment else 1
     dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
-    position = start + 5 + window_bytes + dictionary_bytes
+    bytes_before_size = 5 + window_bytes + dictionary_bytes
 
-    content_size: int | None
     if size_flag == 0 and not is_single_segment:
-        size_bytes = 0
-        content_size = None
-    elif size_flag == 0:
-        size_bytes = 1
-        content_size = packed[position]
-    elif size_flag == 1:
-        size_bytes = 2
-        # RFC 8878: 256 is added to a size of 2 bytes.
-        content_size = struct.unpack_from("<H", packed, position)[0] + 256
-    elif size_flag == 2:
-        size_bytes = 4
-        content_size = struct.unpack_from("<I", packed, position)[0]
-    else:
-        size_bytes = 8
-        content_size = struct.unpack_from("<Q", packed, position)[0]
-    header_bytes = position + size_bytes - start
-    return _ZstdFrameHeader(header_bytes, content_size, has_checksum)
+        return _ZstdFrameHeader(bytes_before_size, None, has_checksum)
+
+    size_format = _ZSTD_SIZE_FORMATS.get(size_flag, "<B")
+    size_bytes = struct.calcsize(size_format)
+    position = start + bytes_before_size
+    content_size = int(struct.unpack_from(size_format, packed, position)[0])
+    if size_bytes == 2:
+        content_size += 256  # RFC 8878: a size of 2 bytes counts from 256.
+    return _ZstdFrameHeader(bytes_before_size + size_bytes, content_size, has_checksum)
 
 
 def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> int:
@@ -773,5 +803,8 @@ def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> i
         if block_type == _ZSTD_RESERVED:
             raise IndexError("no block has the reserved type")
         # A repeated byte is stored once, and the size says how often it is repeated.
-        position += 3 + (1 if block_type == _ZSTD_REPEATED_BYTE else block_size)
-    return position + (_CHECKSUM_BYTES if header.has_checksum else 0)
+        stored_bytes = 1 if block_type == _ZSTD_REPEATED_BYTE else block_size
+        position += 3 + stored_bytes
+    if header.has_checksum:
+        position += _CHECKSUM_BYTES
+    return position
