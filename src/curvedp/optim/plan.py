@@ -78,6 +78,9 @@ def plan_replace_one(
 ) -> DescentPlan:
     """Plan a descent if the number n of records is public and one may be replaced.
 
+    If a guarantee is given, the noise is computed from it; otherwise the guarantee is
+    computed from the noise.
+
     Parameters
     ----------
     manifold : Manifold
@@ -107,49 +110,90 @@ def plan_replace_one(
     DescentPlan
         The mechanism, its noise, and its guarantee.
     """
-    uses_all_records = batch_size is None
-    size = n if batch_size is None else check_batch(batch_size, n, sampling)
+    if batch_size is None:
+        return _plan_full_steps(manifold, n, steps, clip, dtype, guarantee, noise)
+    size = check_batch(batch_size, n, sampling)
+    return _plan_batch_steps(
+        manifold, n, steps, clip, dtype, guarantee, noise, size, sampling
+    )
 
-    # The clip is enlarged by rounding errors, so that the accounting covers them. A size
-    # of None means that sums are over all records.
-    charged_size = None if uses_all_records else size
-    charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, charged_size)
-    statistic = ClippedGradient(manifold, charged_clip, n)
 
-    # The noise from the guarantee, or the guarantee from the noise.
-    if uses_all_records:
-        noise_std, implied = accounting.noise_and_guarantee(
-            guarantee,
-            noise,
-            partial(accounting.rgd_noise, n, steps, charged_clip),
-            partial(accounting.rgd_guarantee, n, steps, charged_clip),
-        )
-        mechanism: OptimizerMechanism = DescentMechanism(
-            statistic=statistic, steps=steps, noise=noise_std
-        )
-    else:
-        public = (n, steps, size, charged_clip)
-        noise_std, implied = accounting.noise_and_guarantee(
-            guarantee,
-            noise,
-            partial(accounting.rsgd_noise, *public, sampling=sampling),
-            partial(accounting.rsgd_guarantee, *public, sampling=sampling),
-        )
-        mechanism = BatchDescentMechanism(
-            statistic=statistic,
-            steps=steps,
-            noise=noise_std,
-            batch_size=size,
-            sampling=sampling,
-        )
+def _plan_full_steps(
+    manifold: Manifold,
+    n: int,
+    steps: int,
+    clip: float,
+    dtype: np.dtype,
+    guarantee: Guarantee | None,
+    noise: float | None,
+) -> DescentPlan:
+    """Plan a descent whose steps read every record; n is public.
+
+    The parameters are those of `plan_replace_one`.
+    """
+    # The clip is enlarged by rounding errors, so that the accounting covers them.
+    charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n)
+    noise_std, implied_guarantee = accounting.noise_and_guarantee(
+        guarantee,
+        noise,
+        partial(accounting.rgd_noise, n, steps, charged_clip),
+        partial(accounting.rgd_guarantee, n, steps, charged_clip),
+    )
+    mechanism = DescentMechanism(
+        statistic=ClippedGradient(manifold, charged_clip, n),
+        steps=steps,
+        noise=noise_std,
+    )
     return DescentPlan(
         mechanism=mechanism,
-        guarantee=guarantee or implied,
+        guarantee=guarantee or implied_guarantee,
         noise_std=noise_std,
         noise_unit=noise_std,
         mean_scale=None,
-        batch_size=size,
-        uses_all_records=uses_all_records,
+        batch_size=n,
+        uses_all_records=True,
+    )
+
+
+def _plan_batch_steps(
+    manifold: Manifold,
+    n: int,
+    steps: int,
+    clip: float,
+    dtype: np.dtype,
+    guarantee: Guarantee | None,
+    noise: float | None,
+    batch_size: int,
+    sampling: str,
+) -> DescentPlan:
+    """Plan a descent whose steps read random batches; n is public.
+
+    The parameters are those of `plan_replace_one`.
+    """
+    # The clip is enlarged by rounding errors, so that the accounting covers them.
+    charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, batch_size)
+    terms = (n, steps, batch_size, charged_clip)
+    noise_std, implied_guarantee = accounting.noise_and_guarantee(
+        guarantee,
+        noise,
+        partial(accounting.rsgd_noise, *terms, sampling=sampling),
+        partial(accounting.rsgd_guarantee, *terms, sampling=sampling),
+    )
+    mechanism = BatchDescentMechanism(
+        statistic=ClippedGradient(manifold, charged_clip, n),
+        steps=steps,
+        noise=noise_std,
+        batch_size=batch_size,
+        sampling=sampling,
+    )
+    return DescentPlan(
+        mechanism=mechanism,
+        guarantee=guarantee or implied_guarantee,
+        noise_std=noise_std,
+        noise_unit=noise_std,
+        mean_scale=None,
+        batch_size=batch_size,
+        uses_all_records=False,
     )
 
 
@@ -220,10 +264,10 @@ def plan_add_remove(
 def full_descent_mechanism(
     problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee
 ) -> DescentMechanism:
-    """Return the calibrated mechanism of `dp_rgd` in double precision.
+    """Return the mechanism that `dp_rgd` will carry out in double precision.
 
-    An estimator that runs `dp_rgd` later calls this function first, so that a guarantee
-    that no noise satisfies is refused before anything is charged.
+    Called by an estimator before it runs `dp_rgd`, so that a guarantee that no noise
+    satisfies is refused before anything is charged.
 
     Parameters
     ----------
