@@ -387,12 +387,14 @@ def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
             }
             if len(answers) == 1:
                 assert (
-                    certifier._tail_theorem_applies(arb(mu), arb(float(r)))
+                    certifier.hyperbolic_tail.applies(arb(mu), arb(float(r)))
                     == answers.pop()
                 )
-                seen.add(bool(certifier._tail_theorem_applies(arb(mu), arb(float(r)))))
+                seen.add(
+                    bool(certifier.hyperbolic_tail.applies(arb(mu), arb(float(r))))
+                )
         # the first rung at which it does
-        end = certifier._eps_of_tail_theorem(arb(mu))
+        end = certifier.hyperbolic_tail.smallest_eps(arb(mu))
         rungs = [s / 4 * 1.125**k for k in range(200)]
         first = next(
             r for r in rungs
