@@ -1,5 +1,4 @@
 """The command line: `curvedp demo | check | plan | release | calibrate | verify | …`.
-
 Exit codes: 0, done; 1, a claim could not be confirmed or a bound was violated; 2, wrong
 usage or an unusable input, with one line that says what to do; 3 (`verify`), every
 claim holds, except for what no certificate can vouch for.

@@ -1,4 +1,7 @@
-"""`curvedp test two-sample | k-sample | paired`: private tests of whether groups differ."""
+"""`curvedp test two-sample | k-sample | paired`: private tests of whether groups differ.
+Each group is a file of records. The commands print whether the groups differ and, on
+request, also release the mean of each group and the size of the difference.
+"""
 
 import json as json_module
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Where commands print, and how they refuse: a mistake is one line, never a traceback."""
+"""Where commands print, and how they refuse: a mistake is one line, never a traceback.
+Results go to standard output, errors to standard error.
+"""
 
 import io
 import warnings

@@ -1,4 +1,7 @@
-"""`curvedp ledger create | key | spend | show | verify | freeze`: a data set's budget."""
+"""`curvedp ledger create | key | spend | show | verify | freeze`: a data set's budget.
+A ledger is a file with a privacy budget. Every release from the data set is charged to
+it as an entry; these commands make, read and check such files.
+"""
 
 import json as json_module
 from itertools import pairwise

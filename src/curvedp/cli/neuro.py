@@ -1,5 +1,4 @@
 """`curvedp release connectome FOLDER` and `curvedp release regions`: files of imaging.
-
 Both read what neuroimaging programs write, one record for each participant, and write
 files that these programs read.
 """

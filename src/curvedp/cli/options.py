@@ -1,5 +1,4 @@
 """Options that commands share, and how a function becomes a command.
-
 `command` makes one of a function's own parameters. A parameter called `guarantee` is
 asked for by four options, of which the user gives one kind.
 """

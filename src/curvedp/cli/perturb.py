@@ -1,4 +1,7 @@
-"""`curvedp perturb`: private reports of the records in a file, one for each row."""
+"""`curvedp perturb`: private reports of the records in a file, one for each row.
+A *report* is a record with noise added to it alone (local privacy). No curator has to
+be trusted with the records, and no ledger is charged.
+"""
 
 import io
 import json as json_module

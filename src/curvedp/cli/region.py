@@ -1,4 +1,7 @@
-"""`curvedp region CERTIFICATE VALUE`: error bars, years later, from what was published."""
+"""`curvedp region CERTIFICATE VALUE`: error bars, years later, from what was published.
+A certificate states the noise of a release. So a confidence region of the released
+value can be computed from the two files, without the records and without any budget.
+"""
 
 import json as json_module
 from pathlib import Path

@@ -1,5 +1,4 @@
 """The commands `curvedp release [mean | median | dispersion | pca | mdm | regression]`.
-
 There is one command per statistic in the table of `curvedp.releasing`. The options
 that say how a file is read are here too, for other commands that read one.
 """

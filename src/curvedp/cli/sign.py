@@ -1,8 +1,7 @@
-"""`curvedp key | sign | statement`: who stands behind a certificate, as Ed25519 signatures beside it, and what it tells.
-
-Signed is the whole certificate in one spelling (RFC 8785): released integers or their
-SHA-256, every public number, and the ledger's entry with its hash, which is the head of
-the chain at that time.
+"""`curvedp key | sign | statement`: who stands behind a certificate, and what it says.
+A signature (Ed25519) is a file beside the certificate. It covers the whole certificate
+in one spelling (RFC 8785): the released integers or their SHA-256, every public number,
+and the ledger's entry with its hash.
 """
 
 from pathlib import Path

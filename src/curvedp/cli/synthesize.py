@@ -1,5 +1,4 @@
 """`curvedp synthesize`: synthetic records from one private release, or from its certificate.
-
 A file of records is released once, and that is paid for. Drawing again, with another
 seed or more records, takes the certificate instead of the file and costs nothing.
 """

@@ -1,5 +1,4 @@
 """`curvedp topics`: what the texts of a file are about, without exposing anybody.
-
 The file holds embeddings, or texts that a local encoder embeds. One private release
 gives the centers of topics with their sizes; phrases of a public vocabulary say what
 each is about.

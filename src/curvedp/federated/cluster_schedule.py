@@ -1,10 +1,12 @@
-"""The stages of private k-means as rounds of sums over sites.
+"""The rounds of private k-means over several sites: which noisy sum is asked for next.
+The sites (hospitals, say) add up noisy vectors, one sum per round. A *stage* is a sum
+that k-means needs, such as the records of each cluster. To find the next stage, the
+sums of the earlier rounds are replayed, until k-means needs one that is not released.
 
 `KMeansMechanism.run` is written once. For a release it computes sums over the records
 and adds noise; for a replay it takes recorded sums and no records. Here it does both:
-the sums of the rounds so far are replayed, and the run stops at the first stage whose
-sum has not been released. Its terms say what the sites are asked next, and the part of
-a site is that stage's sum over the site's own records.
+the run stops at the first stage whose sum has not been released. The part of a site is
+that stage's sum over the site's own records.
 
 So the question of a round follows from the earlier sums, whoever states them. A server
 can state wrong sums, but along any sequence of sums a run spends the budget once

@@ -1,5 +1,4 @@
-"""Clusters as a statistic that several sites can release together.
-
+"""Clusters (private k-means) as a statistic that several sites can release together.
 `ClustersKernel` has the public parameters of `PrivateKMeans`. What its rounds ask is in
 `curvedp.federated.cluster_schedule`, which only processes that need it import.
 """

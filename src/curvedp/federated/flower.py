@@ -1,8 +1,8 @@
 """Federated releases over the Flower framework, which carries the messages.
+Several sites (hospitals, say) compute a private statistic together. A server asks, and
+each site answers with the functions here. Flower calls the sites' machines nodes.
 
-Several sites (hospitals, say) compute a statistic together with a server. Here is what
-runs at a site and at the server. Flower identifies the nodes: the machines of the
-sites. The masked sum is our own, because Flower's secure aggregation is not private as
+The masked sum is our own, because Flower's secure aggregation is not private as
 shipped (docs/theory/federation.md).
 
 Flower is installed by the extra `federated`. An app folder needs three lines: `from

@@ -1,9 +1,8 @@
 """Statistics that several sites can release together by adding up noisy vectors.
-
 The sites (hospitals, say) add up vectors in a few rounds. A `Kernel` is one statistic,
 such as the mean: it says what each round asks of the records (its `Question`), and how
-the released value is computed from the noisy sums. The public state is what everybody
-knows between rounds, such as the current estimate: a row of numbers for each class.
+the value follows from the sums. The *public state* is what everybody knows between
+rounds, such as the current estimate: a row of numbers for each class.
 """
 
 from abc import ABC, abstractmethod

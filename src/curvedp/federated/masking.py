@@ -1,5 +1,4 @@
 """Secure sums: several sites add up integer vectors, and nobody sees a single vector.
-
 A site is a participant, such as a hospital; a server carries all messages and is not
 trusted. Each site adds a mask of random-looking numbers to its vector. The masks cancel
 in the sum, or are removed with the help of the other sites.

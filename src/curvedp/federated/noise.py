@@ -1,5 +1,4 @@
 """Discrete Gaussian noise that several sites add to a sum of integer vectors together.
-
 Each site draws a part of the noise (a share) in layers. If all sites stay to the end,
 there is more noise than needed: the layers that are left over are the surplus, which
 the server subtracts again (Jiang et al. 2024).

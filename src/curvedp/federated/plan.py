@@ -1,5 +1,4 @@
 """The public terms of one release that several sites compute together (a `Plan`).
-
 The sites (hospitals, say) add up noisy vectors in a few rounds. The vectors are rounded
 to a grid, so that sums are exact integers. Server and sites compute sensitivities,
 noise scales, grids and, from the released sums, the value itself from the same plan.

@@ -1,9 +1,9 @@
 """What each record contributes to a sum that several sites form with noise.
-
 A private statistic is computed in rounds. The `Question` of a round maps each record to
 a bounded row of numbers, and says how the noisy sum of all rows updates the public
-state (what everybody knows, such as the current estimate). See
-docs/theory/federation.md.
+state (what everybody knows, such as the current estimate).
+
+See docs/theory/federation.md for the theorems.
 
 A row depends on its own record and on public values only. It is bounded by
 construction, whatever the manifold, the record and the point at which the server asks:

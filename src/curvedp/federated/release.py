@@ -1,9 +1,7 @@
 """The server of a release that several sites compute together (experimental).
-
-A plan states in advance which noisy sums are formed, or from which public rule they
-follow. The server carries messages, adds up the masked vectors of the sites (hospitals, say) and learns
-only the noisy totals. No record is entrusted to it. Its certificate is built and
-verified like that of any other mechanism.
+In each round the server asks the sites (hospitals, say) for masked vectors and adds
+them up; it learns only the noisy total. The plan states in advance which sums are
+formed. The server builds a certificate like that of any other release.
 """
 
 import warnings

@@ -1,10 +1,11 @@
 """What the rounds of a plan ask, one after the other, and what follows from their sums.
+Several sites release a statistic together, by one noisy sum per round. A `Schedule`
+tells server and sites which sum is formed next. It depends only on the plan and on the
+sums that were released so far.
 
-A `Schedule` tells server and sites which noisy sum is formed next. It depends on the
-plan and on the sums that were released so far, and on nothing else. In a
-`FixedSchedule` the questions of all rounds are known in advance, and only the points at
-which they are asked depend on earlier rounds. `curvedp.federated.cluster_schedule` has
-the other kind.
+In a `FixedSchedule` the questions of all rounds are known in advance, and only the
+points at which they are asked depend on earlier rounds.
+`curvedp.federated.cluster_schedule` has the other kind.
 """
 
 from abc import ABC, abstractmethod

@@ -1,5 +1,4 @@
 """Building blocks for secure sums: sites add up vectors and nobody sees a single one.
-
 `Session` holds the public terms that the sites (hospitals, say) and the server agree on
 beforehand. The functions are key agreement, key derivation, key streams, hash chains
 and Shamir's secret sharing; `masking.py` combines them into the protocol.

@@ -1,5 +1,4 @@
 """One site (a hospital, say) of a release that several sites compute together.
-
 The site holds its records, its signing key and its ledger, and may refuse to take part.
 It answers the requests of a server that it does not trust. The plan states in advance
 which noisy sums are formed, or from which public rule they follow (experimental).

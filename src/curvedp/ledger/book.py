@@ -1,9 +1,10 @@
 """The ledger: a privacy budget in a file, from which private releases are paid.
-
 `Ledger` opens the file, charges an entry for each release before it is drawn, and
 reports what is left. A ledger protects a privacy unit, such as one record or one
-person. The arithmetic is in `ledger.rule`, the file in `ledger.store`, and the theorems
-are in docs/howto/budget.md.
+person.
+
+The arithmetic is in `ledger.rule`, the file in `ledger.store`, and the theorems are in
+docs/howto/budget.md.
 """
 
 import os

@@ -1,8 +1,8 @@
 """How a ledger adds up privacy costs: its state, and what the next entry costs.
-
-A ledger is a file with a privacy budget and an entry for each release. Costs are exact
-fractions: one for each parameter of the guarantee that adds up. The account is the
-guarantee in whose definition of privacy (such as GDP) costs are counted.
+A ledger is a file with a privacy budget and an entry for each release. A *cost* is a
+tuple of exact fractions, one for each parameter of a guarantee that adds up. The
+*account* is the guarantee in whose definition of privacy (such as GDP) costs are
+counted.
 
 A budget of any definition but (ε, δ) is one additive filter: the costs of the entries
 are added and compared with the cost of the budget. Under an (ε, δ) budget, entries of

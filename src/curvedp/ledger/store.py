@@ -1,5 +1,4 @@
 """The file of a ledger, which records what private releases have cost.
-
 It is one SQLite table of lines. The hash of each line covers all lines before it, so
 that changes are noticed. The first line states the budget, and each later one is an
 entry for a release.

@@ -1,4 +1,6 @@
-"""The table of private reports that `curvedp perturb` and the studio write."""
+"""The table of private reports that `curvedp perturb` and the studio write.
+A report is a record with noise of its own (local privacy); each is one row.
+"""
 
 import csv
 import io

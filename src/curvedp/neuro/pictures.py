@@ -1,4 +1,7 @@
-"""Pictures of released connectomes and region tensors, for matplotlib."""
+"""Pictures of released connectomes and region tensors, for matplotlib.
+A connectome is a private mean of the correlations between the regions of a brain; a
+region tensor is a private mean of the diffusion tensors in one region.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

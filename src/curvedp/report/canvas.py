@@ -1,5 +1,4 @@
 """Drawing tools shared by all figures on curved spaces, for matplotlib.
-
 They are the project's colors, an empty figure, the sphere seen from a point, the
 Poincaré disk, and positive definite matrices drawn as ellipses.
 """

@@ -1,5 +1,4 @@
 """The report of a comparison of groups: one self-contained HTML page.
-
 It is made from released values and certificates, like the report of a single release
 (`curvedp.report.html`), and has the same style.
 """

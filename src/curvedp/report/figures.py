@@ -1,5 +1,4 @@
 """Figures that explain a release, for matplotlib.
-
 They are drawn from the certificate and the released value only, never from the data.
 """
 

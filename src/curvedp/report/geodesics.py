@@ -1,5 +1,4 @@
 """Pictures of private principal geodesics, for matplotlib.
-
 Each geodesic goes through the private mean, from two standard deviations on one side to
 two on the other: shapes are drawn as outlines, tensors as ellipsoids, directions on a
 globe. Everything comes from released numbers, never from the data.

@@ -1,5 +1,4 @@
 """The report of a release: one self-contained HTML page for people who were not there.
-
 It is made from the released value, its certificate and the ledger that paid for it, and
 makes no request to any server.
 """

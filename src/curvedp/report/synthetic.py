@@ -1,5 +1,4 @@
 """A picture of synthetic records, and of the real ones beside them.
-
 The picture of synthetic records is made of released numbers alone. With the real ones
 beside them it is private: it is for the eyes of those who may see the data.
 """

@@ -1,4 +1,7 @@
-"""A picture of released topics in the plane, made of released numbers alone."""
+"""A picture of released topics in the plane, made of released numbers alone.
+A topic is a cluster of embedded texts: a private center with a noisy number of texts,
+and phrases of a public vocabulary that describe it.
+"""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,4 @@
 """Pictures of released values in the form in which people know them, for matplotlib.
-
 Shapes are drawn as outlines over each other, tensors of up to three dimensions as
 ellipsoids with their axes, rotations of space as turned axes on a globe, and larger
 matrices as images. Everything comes from certificates, never from the data.

@@ -1,5 +1,4 @@
 """Who may use the studio: the one browser tab that was given a secret.
-
 The studio listens on 127.0.0.1, which every user and program of the machine can reach,
 so each request must show a secret. Three places where secrets leak are avoided:
 

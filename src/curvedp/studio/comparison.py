@@ -1,5 +1,4 @@
 """Comparisons of groups in the studio: a private test, the means, and an effect size.
-
 Each file is a group, or a column of one file says the group of each record. What the
 page asks for is declared in `curvedp.comparing`; the shell has `curvedp test`.
 """

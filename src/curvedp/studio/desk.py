@@ -1,5 +1,4 @@
 """The state of a running studio: a file, a ledger, and the releases that were made.
-
 The page of the studio asks the methods of `Desk`, which call curvedp as a script would.
 `curvedp.studio.server` passes the requests on.
 """

@@ -1,4 +1,7 @@
-"""What a study has released, as the page shows it and as files are written of it."""
+"""What a study has released, as the page shows it and as files are written of it.
+A *study* is what the user chose on the page: a file, a statistic and a guarantee. Its
+*outcome* is a summary for the page, and the files that the user can download.
+"""
 
 import io
 from base64 import b64encode

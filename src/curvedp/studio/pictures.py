@@ -1,5 +1,4 @@
 """Two pictures for the page of the studio, as SVG, computed from public numbers alone.
-
 They are redrawn while a slider moves, so they are written by hand and drawn at once.
 """
 

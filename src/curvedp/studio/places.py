@@ -1,5 +1,4 @@
 """Local privacy in the studio: each place of a file is perturbed by itself.
-
 No ledger is charged: a report protects the place of one person at a price that is said
 before it is drawn (docs/howto/local-privacy.md). The map is of public example places.
 """

@@ -1,5 +1,4 @@
 """Predict how accurate a release would be, for the page of the studio.
-
 The table of `curvedp.releasing` says how each statistic is predicted: by
 `curvedp.plan`, or by a rehearsal, in which it is released a few times from simulated
 records, with noise from a public seed. Of the user's data, a prediction depends on the

@@ -1,5 +1,4 @@
 """The studio's web server: on 127.0.0.1 only, and nothing is loaded from elsewhere.
-
 `serve` starts it, `application` lists what it answers, and `curvedp.studio.access`
 decides who is answered. What the answers say comes from `curvedp.studio.desk`.
 """

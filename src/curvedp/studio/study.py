@@ -1,5 +1,4 @@
 """A study: what the user chose on the page of the studio, and the release it describes.
-
 A `Study` reads the file, checks the records, makes the release, and writes a script
 that makes the same release without the studio.
 """
