@@ -221,14 +221,7 @@ class PrivateEstimator(BaseEstimator):
         prepared = _prepare_data(pending)
         source = check_source(self.source)
         self._warn_before_paying(mechanisms)
-        protected = [
-            privacy_unit or mechanism.statistic.privacy_units[0]
-            for mechanism in mechanisms
-        ]
-        protects_records = any(
-            unit.privacy_unit is PrivacyUnit.RECORD for unit in protected
-        )
-        if protects_records and splitter_has_groups():
+        if _protects_records(mechanisms, privacy_unit) and splitter_has_groups():
             warnings.warn(LOST_GROUPS_TEXT, ReleaseWarning, stacklevel=4)
 
         ledger_entry = pay(
@@ -300,11 +293,15 @@ class PrivateEstimator(BaseEstimator):
         """
         with quiet_about_records():
             try:
-                texts = [
-                    warning.text
+                new_warnings = [
+                    warning
                     for warning in estimator_warnings(self)
                     if warning.kind is not WarningKind.FEW_RECORDS
-                    and warning.text not in self._texts_before_paying
+                ]
+                texts = [
+                    warning.text
+                    for warning in new_warnings
+                    if warning.text not in self._texts_before_paying
                 ]
             except Exception as error:  # `releases` of a third party may raise anything
                 reason = f"{type(error).__name__} in its `releases`"
@@ -616,6 +613,24 @@ def _check_titles(titles: list[str]) -> None:
                 parameter="title",
                 value=title,
             )
+
+
+def _protects_records(
+    mechanisms: Sequence[Mechanism], privacy_unit: ProtectedUnit | None
+) -> bool:
+    """Return whether a release protects single records, not people.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+        The mechanisms that are about to draw.
+    privacy_unit : ProtectedUnit or None
+        What the estimator protects; None if the statistics say it.
+    """
+    units = [
+        privacy_unit or mechanism.statistic.privacy_units[0] for mechanism in mechanisms
+    ]
+    return any(unit.privacy_unit is PrivacyUnit.RECORD for unit in units)
 
 
 def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:

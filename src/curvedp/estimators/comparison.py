@@ -5,6 +5,7 @@ were measured twice.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -515,8 +516,9 @@ def _release_pairs(
 def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
     """Return a ball of the manifold that holds both members of every pair.
 
-    The joint ball has a center c₁, c₂ for each member and the radius R, so that both
-    are within d/2 + R of the middle of c₁ and c₂, where d is the distance of these two.
+    The released ball on the product space has a center (c₁, c₂) and a radius R. Both
+    members of a pair are within d/2 + R of the midpoint of c₁ and c₂, where d is the
+    distance between c₁ and c₂.
 
     Parameters
     ----------
@@ -532,11 +534,11 @@ def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
     """
     joint_ball = joint.ball_
     first, second = Product(manifold, manifold).split(joint_ball.center)
-    step = np.asarray(manifold.log(first, second))
-    middle = np.asarray(manifold.exp(first, 0.5 * step))
+    velocity = np.asarray(manifold.log(first, second))
+    midpoint = np.asarray(manifold.exp(first, 0.5 * velocity))
     distance = float(manifold.dist(first, second))
     radius = 0.5 * distance + joint_ball.radius
-    return Ball(middle, min(radius, default_outer_radius(manifold, None)))
+    return Ball(midpoint, min(radius, default_outer_radius(manifold, None)))
 
 
 def largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
@@ -609,14 +611,24 @@ def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
     """
     if names is None:
         names = [str(number) for number in range(1, n_samples + 1)]
-    are_texts = isinstance(names, list | tuple) and all(
-        isinstance(name, str) and name.strip() and name.isprintable() for name in names
-    )
+    is_list = isinstance(names, list | tuple)
+    are_texts = is_list and all(map(_is_printable_text, names))
     if not are_texts or len(names) != n_samples or len(set(names)) != n_samples:
         raise ParameterError("must name each sample once, by texts", parameter="names")
-    # As labels, in which a text such as "nan" counts as missing.
+    # Refused as labels, too: there a text such as "nan" counts as missing.
     Labels(list(names), n_samples)
     return np.array(names)
+
+
+def _is_printable_text(name: object) -> bool:
+    """Return whether a name is a text that can be printed on one line.
+
+    Parameters
+    ----------
+    name : object
+        What the caller gave as the name of a sample.
+    """
+    return isinstance(name, str) and bool(name.strip()) and name.isprintable()
 
 
 def _rehearse(
@@ -668,7 +680,7 @@ def _rehearse(
         persons = index_persons(groups, sizes, is_paired=False)
         sizes = [len(np.unique(index)) for index in persons]
         # `PrivateMDM` will read the ids of all samples together.
-        encode_persons([person for ids in groups for person in ids], n_records)
+        encode_persons(list(chain.from_iterable(groups)), n_records)
     ball = largest_ball(manifold, radius, center)
     # `_spread_within` reads the listed numbers of a mean: its logarithm and a square.
     check_can_be_listed(manifold.dim + 1)

@@ -274,19 +274,23 @@ class PrivateKMeans(PrivateTransformer):
         """
         manifold = check_manifold(self.manifold)
         n_clusters = self._check_n_clusters(n)
-        reach = 1.0
-        if not isinstance(manifold, Sphere):
-            reach = default_outer_radius(manifold, self.outer_radius)
+        if isinstance(manifold, Sphere):
+            self._refuse_search_ball()
+            reach = 1.0
         else:
-            unused = {"center": self.center, "outer_radius": self.outer_radius}
-            for name, value in unused.items():
-                if value is not None:
-                    raise ParameterError(
-                        "is not for spheres, where the search begins everywhere",
-                        parameter=name,
-                        value=value,
-                    )
+            reach = default_outer_radius(manifold, self.outer_radius)
         return Clusters(manifold, self.center, reach, n_clusters, self.init, n)
+
+    def _refuse_search_ball(self) -> None:
+        """Refuse a center and an outer radius on a sphere, which is searched whole."""
+        unused = {"center": self.center, "outer_radius": self.outer_radius}
+        for name, value in unused.items():
+            if value is not None:
+                raise ParameterError(
+                    "is not for spheres, where the search begins everywhere",
+                    parameter=name,
+                    value=value,
+                )
 
     def _check_n_clusters(self, n: int | None) -> int:
         """Return the number of clusters, or `PRIVATE_NUMBER` if it is chosen privately.
@@ -351,16 +355,12 @@ class PrivateKMeans(PrivateTransformer):
     def releases(self) -> list[ReleasedValue]:
         """Return each center as a release of its own, whose title has the noisy count."""
         (published,) = super().releases
-        return [
-            published._replace(
-                title=f"center {index} of {count:.0f} ± {self.count_error_:.0f} "
-                f"{self.unit_name_}",
-                value=center,
-            )
-            for index, (center, count) in enumerate(
-                zip(self.cluster_centers_, self.counts_, strict=True)
-            )
-        ]
+        releases = []
+        for index, center in enumerate(self.cluster_centers_):
+            count = f"{self.counts_[index]:.0f} ± {self.count_error_:.0f}"
+            title = f"center {index} of {count} {self.unit_name_}"
+            releases.append(published._replace(title=title, value=center))
+        return releases
 
     @property
     def unit_name_(self) -> str:

@@ -328,7 +328,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         is_label = isinstance(target, str | int | float) and not isinstance(
             target, bool
         )
-        if not is_label or not (target == "" or target in domains):
+        if not is_label or target not in ["", *domains]:
             raise ParameterError(
                 f"must be one of the domains ({', '.join(map(str, domains[:20]))}), or "
                 "left out",
@@ -942,11 +942,11 @@ def _dispersion_radius(manifold: Manifold, radius: float) -> float:
 
 
 def _usable_dispersion(release: ReleasedValue) -> float:
-    """Return a released dispersion, or its predicted error where that is larger.
+    """Return a released dispersion that is safe to divide by.
 
-    Records are stretched by the root of a quotient of dispersions. Noise can make a
-    dispersion 0, by which nobody can divide; one below its own error is not known
-    to be different from it. One of 0 or less, where no error is predicted, counts as 1.
+    Records are rescaled by the root of a quotient of dispersions. Noise can make a
+    dispersion 0 or negative, so a dispersion below its predicted error is replaced by
+    that error. If no error can be predicted either, the result is 1.
 
     Parameters
     ----------
@@ -974,7 +974,7 @@ def _unit_within_domains(persons: Any) -> PrivacyUnit:
 
 
 def _one_of_two(domains: Any, subjects: Any) -> Any:
-    """Return the domains under either of their two names.
+    """Return the domains, which the caller may also have given as `subjects`.
 
     Parameters
     ----------

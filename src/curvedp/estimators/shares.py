@@ -51,11 +51,11 @@ def check_divisible(guarantee: Any, release_name: str) -> GDP:
 
 @contextmanager
 def collect_release_warnings() -> Iterator[list[str]]:
-    """Collect the warnings of several payments, so that none comes between two of them.
+    """Hold back the warnings of a release in several parts until all parts are paid.
 
-    Where a user turns warnings into errors, a warning between two payments would end
-    the release with the first part paid for and lost. Other warnings than
-    `ReleaseWarning` are issued at the end.
+    If a user turns warnings into errors, a warning after the first payment would end
+    the release, and that payment would be lost. Warnings other than `ReleaseWarning`
+    are issued at the end.
 
     Yields
     ------
@@ -135,9 +135,10 @@ def check_ledger_can_pay(
     if ledger.unit is not None:
         check_counts(ledger, unit, release_name)
     remaining = ledger.remaining
-    if remaining is None or (
-        isinstance(remaining, GDP) and remaining.mu < guarantee.mu * (1 - 1e-12)
-    ):
+    # The tolerance is for rounding in the sum of earlier charges.
+    needed_mu = guarantee.mu * (1 - 1e-12)
+    is_too_small = isinstance(remaining, GDP) and remaining.mu < needed_mu
+    if remaining is None or is_too_small:
         raise BudgetExceeded(
             f"refused: the {release_name} at {guarantee} does not fit: "
             f"{remaining or 'nothing'} of {ledger.budget} remains"

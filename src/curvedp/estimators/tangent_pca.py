@@ -215,8 +215,10 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             manifold.from_coordinates(estimate.mean, directions)
         )
         self.explained_variance_ = spectrum.variances[:n_components]
-        total = float(spectrum.variances.sum())
-        self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
+        total_variance = (
+            float(spectrum.variances.sum()) or 1.0
+        )  # nothing is divided by 0
+        self.explained_variance_ratio_ = self.explained_variance_ / total_variance
         self.n_components_ = n_components
         self.n_components_above_noise_ = spectrum.n_above_noise
         self.covariance_ = spectrum.covariance
@@ -309,9 +311,11 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         check_is_fitted(self)
         if self.n_components_above_noise_ == 0:
             return acos(1 / sqrt(self.manifold_.dim))
-        drawn_eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
+        eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)
+        largest = eigenvalues[-1]
+        others = np.flip(eigenvalues)[1:]  # in descending order
         noise = self.variance_noise_ / sqrt(2)
-        gaps = np.maximum(drawn_eigenvalues[0] - drawn_eigenvalues[1:], 1e-300)
+        gaps = np.maximum(largest - others, 1e-300)
         # A quotient by a tiny gap overflows. The direction is unknown then, and the angle
         # becomes π/2. All numbers are released ones, so that a warning would be harmless.
         with np.errstate(over="ignore"):
