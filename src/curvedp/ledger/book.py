@@ -878,7 +878,7 @@ class _CheckedFacts(NamedTuple):
 
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
-    """Return an entry as the cells of a table, in the order of `ENTRY_HEADER`.
+    """Return an entry of a ledger as a row of cells, one for each of `ENTRY_HEADER`.
 
     Parameters
     ----------
@@ -937,7 +937,7 @@ def _facts_in_words(entry: Entry) -> str:
 
 
 def unit_in_words(unit: PrivacyUnit | None) -> str:
-    """Return in words whose data the budget of a ledger protects.
+    """Return a sentence that says whose data the budget of a ledger protects.
 
     Parameters
     ----------
@@ -1040,13 +1040,17 @@ def _charge_to_dict(charge: Charge) -> dict[str, Any]:
     dict
         The values under the keys of the file's format.
     """
-    account = charge.converts_budget_to
-    group_total = charge.group_total
+    new_account = None
+    if charge.converts_budget_to is not None:
+        new_account = charge.converts_budget_to.to_dict()
+    group_total = None
+    if charge.group_total is not None:
+        group_total = _cost_to_list(charge.group_total)
     return {
         "guarantee": charge.guarantee.to_dict(),
-        "opens": None if account is None else account.to_dict(),
+        "opens": new_account,
         "total": _cost_to_list(charge.total),
-        "of_group": None if group_total is None else _cost_to_list(group_total),
+        "of_group": group_total,
     }
 
 
