@@ -158,38 +158,54 @@ class GrassmannGaussian(LawBackend):
         EnvelopeViolation
             If the target exceeds the envelope at a proposal, which disproves it.
         """
-        m, r = self.manifold.point_shape
-        dim = self.manifold.dim
         envelope = _best_envelope(self.p, self.q, self.scale)
-        z = np.empty((count, dim))
+        coordinates = np.empty((count, self.manifold.dim))
         n_done = 0
         while n_done < count:
-            # About as many proposals as the missing draws are expected to take: normal
-            # tangent vectors, with their principal angles.
+            # About as many proposals as the missing draws are expected to take.
             missing = count - n_done
-            n_trials = int(missing / math.exp(envelope.log_acceptance)) + 16
-            trial = rng.normal(0.0, envelope.deviation, (n_trials, dim))
-            matrices = trial.reshape(n_trials, m - r, r)
-            angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(
-                np.float64
-            )
-
-            # Leave out those beyond the cut locus; the angles are in decreasing order.
-            is_inside = angles[:, 0] < LARGEST_ANGLE
-            trial = trial[is_inside]
-
-            log_ratio = self._log_ratio(angles[is_inside], envelope)
-            if not np.all(log_ratio <= _ROUNDING):
-                raise EnvelopeViolation(
-                    f"log ratio {np.max(log_ratio)!r} > 0 on {self.manifold!r}"
-                )
-            # Minus an exponential variate is the logarithm of a uniform one.
-            is_accepted = log_ratio > -rng.standard_exponential(len(trial))
-            accepted_draws = trial[is_accepted][:missing]
-            z[n_done : n_done + len(accepted_draws)] = accepted_draws
-            n_done += len(accepted_draws)
-        v = self.manifold.from_coordinates(center, z)
+            n_proposals = int(missing / math.exp(envelope.log_acceptance)) + 16
+            accepted = self._accepted_proposals(rng, envelope, n_proposals)[:missing]
+            coordinates[n_done : n_done + len(accepted)] = accepted
+            n_done += len(accepted)
+        v = self.manifold.from_coordinates(center, coordinates)
         return np.asarray(self.manifold.exp(center, v))
+
+    def _accepted_proposals(
+        self, rng: np.random.Generator, envelope: "_Envelope", count: int
+    ) -> Floats:
+        """Propose `count` normal tangent vectors, and return those that are accepted.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        envelope : _Envelope
+            The distribution of the proposals.
+        count : int
+            The number of proposals.
+
+        Returns
+        -------
+        array of shape (n_accepted, dim)
+            Coordinates of tangent vectors.
+        """
+        m, r = self.manifold.point_shape
+        proposals = rng.normal(0.0, envelope.deviation, (count, self.manifold.dim))
+        matrices = proposals.reshape(count, m - r, r)
+        angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(np.float64)
+
+        # Leave out those beyond the cut locus; the angles are in decreasing order.
+        is_inside = angles[:, 0] < LARGEST_ANGLE
+        proposals = proposals[is_inside]
+        log_ratio = self._log_ratio(angles[is_inside], envelope)
+        if not np.all(log_ratio <= _ROUNDING):
+            raise EnvelopeViolation(
+                f"log ratio {np.max(log_ratio)!r} > 0 on {self.manifold!r}"
+            )
+        # Minus an exponential variate is the logarithm of a uniform one.
+        is_accepted = log_ratio > -rng.standard_exponential(len(proposals))
+        return np.asarray(proposals[is_accepted])
 
     def _log_ratio(self, angles: Floats, envelope: "_Envelope") -> Floats:
         """Return log(target/envelope) at the principal angles θ of proposals.
@@ -201,7 +217,7 @@ class GrassmannGaussian(LawBackend):
         The envelope puts e^{a + b·x²} for each of the p(q − 1) factors sinc x. The
         squares x² add up to (p + q − 2)·|θ|².
 
-        It must not be positive up to round-off, which `draw` checks at every proposal.
+        It must not be positive, except by round-off: every proposal is checked.
 
         Parameters
         ----------
@@ -262,27 +278,50 @@ class GrassmannGaussian(LawBackend):
                 f"the law of the distance on {self.manifold!r} is known for rank 2 only"
             )
         r = max(min(r, _practical_radius(2, self.q, self.scale)), 0.0)
-        # θ₂ ends at θ₁ up to this θ₁, and beyond at the circle |θ| = r. Each of the two
-        # ranges of θ₁ gets a quadrature rule, because the domain has a corner between.
-        bend = min(r / math.sqrt(2), LARGEST_ANGLE)
+        # θ₂ ends at θ₁ up to this θ₁, and beyond it at the circle |θ| = r. Each of the
+        # two ranges of θ₁ has a rule of its own, because the domain has a corner between
+        # them.
+        corner = min(r / math.sqrt(2), LARGEST_ANGLE)
+        largest_first = min(r, LARGEST_ANGLE)
+        return self._integral_over_range(
+            0.0, corner, r, order
+        ) + self._integral_over_range(corner, largest_first, r, order)
+
+    def _integral_over_range(
+        self, low: float, high: float, r: float, order: int
+    ) -> float:
+        """Return the part of `_integral` with θ₁ between two angles.
+
+        Parameters
+        ----------
+        low, high : float
+            The range of θ₁.
+        r : float
+            The largest distance.
+        order : int
+            The power k of the distance.
+
+        Returns
+        -------
+        float
+            A multiple of the integral.
+        """
+        # Rows are the nodes θ₁, columns the nodes θ₂.
+        first = (low + (high - low) * (_NODES + 1) / 2)[:, None]
+        on_circle = np.sqrt(np.maximum(r * r - first * first, 0.0))
+        end = np.minimum(first, on_circle)
+        second = end * (_NODES + 1) / 2
+
         # About ∏ sin θ where the integrand is largest: dividing by it avoids underflow.
         unit = min(1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e))
-        total = 0.0
-        for low, high in ((0.0, bend), (bend, min(r, LARGEST_ANGLE))):
-            # Rows are the nodes θ₁, columns the nodes θ₂.
-            first = (low + (high - low) * (_NODES + 1) / 2)[:, None]
-            on_circle = np.sqrt(np.maximum(r * r - first * first, 0.0))
-            end = np.minimum(first, on_circle)
-            second = end * (_NODES + 1) / 2
+        square = first**2 + second**2
+        integrand = np.exp(-square / (2 * self.scale**2)) * square ** (order / 2)
+        integrand *= np.sin(first - second) * np.sin(first + second) / unit
+        integrand *= (np.sin(first) * np.sin(second) / unit) ** (self.q - 2)
 
-            # The integrand, in units of `unit`, and the sum over both rules.
-            square = first**2 + second**2
-            value = np.exp(-square / (2 * self.scale**2)) * square ** (order / 2)
-            value *= np.sin(first - second) * np.sin(first + second) / unit
-            value *= (np.sin(first) * np.sin(second) / unit) ** (self.q - 2)
-            integral = float(_WEIGHTS @ (value * end / 2) @ _WEIGHTS)
-            total += integral * (high - low) / 2
-        return total
+        # The rule in θ₂, and then the rule in θ₁.
+        integral = float(_WEIGHTS @ (integrand * end / 2) @ _WEIGHTS)
+        return integral * (high - low) / 2
 
 
 def _log_sinc(x: Floats) -> Floats:
@@ -422,7 +461,7 @@ def _proposal_deviation(slope: float, p: int, q: int, sigma: float) -> float:
 
 
 def _log_envelope_mass(x: float, p: int, q: int, sigma: float) -> float:
-    """Return the log-mass of the envelope by the tangent at x, less (pq/2)·log 2π.
+    """Return the log-mass of the envelope by the tangent at x, minus (pq/2)·log 2π.
 
     It is log(s^{pq}·e^{a·p(q−1)}), with the standard deviation s of the proposals and
     the intercept a of the tangent: the volume has p(q − 1) factors sin y/y.
@@ -509,14 +548,9 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
     frame, triangle = np.linalg.qr(root * powers)
     values = frame / root * density[:, None]  # f_j at the nodes
 
-    # The matrix A of the docstring, with a border of ∫f_j for odd p.
+    # The Pfaffian is the square root of the determinant.
     integrals_below = end / 2 * _cumulative_matrix() @ values  # ∫_{s<t} f_j(s) ds
-    pairs = integrals_below.T @ (weight[:, None] * values)
-    matrix = pairs - pairs.T
-    if p % 2:
-        border = weight @ values
-        corner = np.zeros((1, 1))
-        matrix = np.block([[matrix, border[:, None]], [-border[None], corner]])
+    matrix = _de_bruijn_matrix(values, integrals_below, weight)
     log_pfaffian = np.linalg.slogdet(matrix)[1] / 2
 
     # Undo the changes of units: of the polynomials, of the sines, and of the volume.
@@ -524,6 +558,35 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
     log_units = (p * (q - p) + p * (p - 1)) * math.log(math.sin(end))
     log_flat_mass = p * q / 2 * math.log(2 * math.pi)
     return float(log_ordered + log_units + log_flat_mass - _log_selberg(p, q))
+
+
+def _de_bruijn_matrix(
+    values: Floats, integrals_below: Floats, weight: Floats
+) -> Floats:
+    """Return the skew-symmetric matrix A of `_log_mass`, with its border for odd p.
+
+    Parameters
+    ----------
+    values : array of shape (n, p)
+        f_j(t) at the nodes t.
+    integrals_below : array of shape (n, p)
+        ∫_{s<t} f_j(s) ds.
+    weight : array of shape (n,)
+        The weights of the rule in t.
+
+    Returns
+    -------
+    array of shape (p, p), or (p + 1, p + 1) for odd p
+        The matrix, of even size.
+    """
+    pairs = integrals_below.T @ (weight[:, None] * values)
+    matrix = pairs - pairs.T
+    p = values.shape[1]
+    if p % 2 == 0:
+        return np.asarray(matrix)
+    border = weight @ values  # ∫f_j
+    corner = np.zeros((1, 1))
+    return np.block([[matrix, border[:, None]], [-border[None], corner]])
 
 
 def _log_selberg(p: int, q: int) -> float:

@@ -89,8 +89,8 @@ class ExactRadialDensity:
 
         # The ratio is about j, or 1/j for a circle: at least 1, or at most ½.
         ratio = float(unit) / self.space.diameter
-        is_multiple = ratio > 0.75  # between ½ and 1
-        if is_multiple:
+        is_integer = ratio > 0.75  # between ½ and 1
+        if is_integer:
             return unit / round(ratio)
         return unit * round(1 / ratio)
 
@@ -472,7 +472,7 @@ def _tangent_segment(
 
 
 def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
-    """Return about where the tangents to a concave function h at a < b cross.
+    """Return the approximate point where the tangents to h at a < b cross.
 
     Let h be the logarithm of the density. The tangents cross at
 
@@ -626,7 +626,7 @@ class LazyRadius:
 
 
 def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
-    """Return an exact draw of the radius: rejection until acceptance, with no cap.
+    """Return an exact draw of the radius, by rejection with no limit on the trials.
 
     Parameters
     ----------
@@ -644,7 +644,7 @@ def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
 
 
 def draw_under(envelope: RadialEnvelope, source: Source) -> LazyRadius:
-    """Return an exact draw of the density below an envelope: rejection, with no cap.
+    """Return an exact draw by rejection from an envelope, with no limit on the trials.
 
     Parameters
     ----------

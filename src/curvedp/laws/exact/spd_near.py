@@ -461,29 +461,26 @@ class NearDraw:
         FloatEigen
             The eigenvalues and eigenvectors, computed once for each proposal.
         """
-        if self._float_eigen is None:
-            root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
-            matrix = self._matrix(self._normals.floats(), root_half)
-            values, vectors = np.linalg.eigh(matrix.mid)
+        if self._float_eigen is not None:
+            return self._float_eigen
+        root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
+        matrix = self._matrix(self._normals.floats(), root_half)
+        values, vectors = np.linalg.eigh(matrix.mid)
 
-            # η and |V − Q̂DQ̂ᵀ|, bounded in float balls.
-            vector_ball = FloatBall(vectors)
-            orthogonality_error = _frobenius_bound(
-                vector_ball.T.sharp_dot(vector_ball) - np.eye(len(values))
-            )
-            residual = _frobenius_bound(
-                matrix - (vector_ball * values).sharp_dot(vector_ball.T)
-            )
+        # η and |V − Q̂DQ̂ᵀ|, bounded in float balls.
+        vector_ball = FloatBall(vectors)
+        gram = vector_ball.T.sharp_dot(vector_ball)
+        orthogonality_error = _frobenius_bound(gram - np.eye(len(values)))
+        rebuilt_matrix = (vector_ball * values).sharp_dot(vector_ball.T)
+        residual = _frobenius_bound(matrix - rebuilt_matrix)
 
-            # Put together the bound e of the docstring.
-            largest_value = float(np.abs(values).max())
-            error = (
-                residual
-                + (2 * orthogonality_error + orthogonality_error**2) * largest_value
-            )
-            self._float_eigen = FloatEigen(
-                values, vectors, error * _ROUND_UP, orthogonality_error
-            )
+        # The bound e of the docstring.
+        largest_value = float(np.abs(values).max())
+        polar_error = 2 * orthogonality_error + orthogonality_error**2
+        error = residual + polar_error * largest_value
+        self._float_eigen = FloatEigen(
+            values, vectors, error * _ROUND_UP, orthogonality_error
+        )
         return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
@@ -596,14 +593,15 @@ class NearDraw:
             largest = arb(float(eigen.values.max()) + eigen.value_error).exp()
             largest_growth = float(largest.upper())
 
-        # Put together the bound of the docstring.
         vector_ball = FloatBall(eigen.vectors)
-        error = (
+        approximation = (vector_ball * growth).sharp_dot(vector_ball.T)
+
+        # The bound of the docstring.
+        relative_error = (
             eigen.value_error + 2 * orthogonality_error + orthogonality_error**2
-        ) * largest_growth
-        return FloatExp(
-            (vector_ball * growth).sharp_dot(vector_ball.T), error * _ROUND_UP
         )
+        error = relative_error * largest_growth
+        return FloatExp(approximation, error * _ROUND_UP)
 
 
 class _SinhcProduct(NamedTuple):
