@@ -281,8 +281,8 @@ class IsotropicLaw(Law):
 def check_rng(rng: Any) -> np.random.Generator:
     """Return `rng` if it is a NumPy generator, else raise.
 
-    Seeds and legacy generators are refused, because a seed hidden in a call is how two
-    releases come to share their noise.
+    Seeds and legacy generators are refused: with a seed in the call, two releases could
+    share their noise.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def check_center_and_size(
     shape : tuple of int
         The shape of the draws, without the axes of a point.
     """
-    # Split the axes of the centers from those of one point.
+    # The leading axes of the centers.
     points = check_points("center", center, point_shape)
     center_shape = points.shape[: points.ndim - len(point_shape)]
     if size is None:

@@ -132,7 +132,7 @@ class _Supplement:
     angle: LazyRadius
 
     def ball(self, precision: int) -> arb:
-        """Return π less the angle, to about the given number of bits.
+        """Return π minus the angle, to about the given number of bits.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class _Supplement:
         Returns
         -------
         arb
-            A ball around π less the angle.
+            A ball around π minus the angle.
         """
         return arb.pi() - self.angle.ball(precision)
 

@@ -219,9 +219,9 @@ def polar_point(
 ) -> Floats:
     """Return the points exp(center, r·u) at given distances in uniform directions u.
 
-    Where an isometry from the origin to the center is known in closed form, the polar
-    point about the origin is carried by it, which is faster. The directions then refer
-    to another frame at the center, which does not matter because they are uniform.
+    If an isometry from the origin to the center is known in closed form, it is applied
+    to the point about the origin, which is faster. The directions then refer to another
+    frame at the center, which does not matter because they are uniform.
 
     Parameters
     ----------
@@ -252,9 +252,9 @@ def _polar_point_by_isometry(
 ) -> Floats | None:
     """Return exp(center, r·u) for uniform directions u by an isometry, or None.
 
-    The polar point (cs r, sn r·u) about the origin is carried to the center by an
-    isometry, where cs and sn are cos and sin on spheres, cosh and sinh on hyperbolic
-    spaces. None is returned where no isometry is known in closed form, or where it
+    The isometry takes the origin to the center, and the point (cs r, sn r·u) about the
+    origin to the result. Here cs and sn are cos and sin on spheres, and cosh and sinh on
+    hyperbolic spaces. None is returned if no isometry is known in closed form, or if it
     would lose digits.
 
     Parameters
@@ -352,10 +352,9 @@ def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
 
 @_polar_point_by_isometry.register
 def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | None:
-    """Return points at given directions and distances from centers.
+    """Return polar points in the ball model, computed on the hyperboloid.
 
-    They are computed on the hyperboloid, of which the ball is the view from (−1, 0): a
-    point (y₀, y) is seen at x = y/(1 + y₀).
+    A point (y₀, y) of the hyperboloid is the point x = y/(1 + y₀) of the ball.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ class KNormLaw:
         ------
         ParameterError
             If their number is wrong, one is not positive, or the density is so narrow
-            beside the domain that round-off of coordinates hides it.
+            compared with the domain that rounding of coordinates would hide it.
         """
         n_blocks = len(self.domain.radii)
         constants: tuple[float, ...]

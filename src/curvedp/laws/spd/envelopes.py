@@ -190,34 +190,34 @@ def rejection_sample(
         expected_trials = int(missing / acceptance_probability * _SPARE_FRACTION)
         expected_trials += _SPARE_PROPOSALS
         batch_size = min(largest_batch, expected_trials)
-        proposals = envelope.propose(rng, batch_size)
-        _check_envelope(envelope, proposals)
+        rho, log_ratio = envelope.propose(rng, batch_size)
+        _check_envelope(envelope, rho, log_ratio)
 
         # Minus an exponential variate is the logarithm of a uniform one.
-        is_accepted = proposals.log_ratio > -rng.standard_exponential(batch_size)
-        batches.append(proposals.rho[is_accepted][:missing])
+        is_accepted = log_ratio > -rng.standard_exponential(batch_size)
+        batches.append(rho[is_accepted][:missing])
         missing -= len(batches[-1])
     return np.concatenate(batches)
 
 
-def _check_envelope(envelope: Envelope, proposals: Proposals) -> None:
+def _check_envelope(envelope: Envelope, rho: Floats, log_ratio: Floats) -> None:
     """Raise `EnvelopeViolation` if a target exceeds its envelope at a proposal.
 
     Parameters
     ----------
     envelope : Envelope
         The envelope, for the message.
-    proposals : Proposals
-        Log-eigenvalues and their log-ratios, which may exceed 0 by rounding.
+    rho : array, shape (n, m)
+        Proposed log-eigenvalues.
+    log_ratio : array, shape (n,)
+        log(target/envelope) at them, which may exceed 0 by rounding.
     """
     # The ratio is a sum with one term per pair, each about |ρ| in size.
-    m = proposals.rho.shape[1]
-    largest_term = np.max(np.abs(proposals.rho), initial=0.0) + _LARGEST_OTHER_TERM
+    m = rho.shape[1]
+    largest_term = np.max(np.abs(rho), initial=0.0) + _LARGEST_OTHER_TERM
     rounding = m * m * largest_term * _ROUNDING_OF_TERM
-    if not np.all(proposals.log_ratio <= rounding):
-        raise EnvelopeViolation(
-            f"log ratio {np.max(proposals.log_ratio)!r} > 0 for {envelope!r}"
-        )
+    if not np.all(log_ratio <= rounding):
+        raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}")
 
 
 def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
