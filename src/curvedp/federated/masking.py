@@ -529,9 +529,8 @@ class Party:
 
         roster = self.state["roster"]
         context = _mask_context(self.session, round, roster, question_hash)
-        for site in roster:
-            if site == self.index:
-                continue
+        other_sites = [site for site in roster if site != self.index]
+        for site in other_sites:
             announcement = self.state["announcements"][str(site)]
             their_key = _announced_commitment(
                 self.session, announcement, round, _PAIR_KEY
@@ -570,33 +569,22 @@ class Party:
             If this site sent no masked vector in the round, gave shares before, or is
             asked to unmask a sum over too few sites.
         """
-        self._check_round(round)
         alive = set(survivors)
-        has_masked = str(round) in self.state["masked"]
-        if not has_masked or round in self.state["answered"]:
-            raise FederationRefused(
-                "shares are given once a round, and after the masked vector"
-            )
-        is_in_sum = self.index in alive and alive <= set(self.state["roster"])
-        if not is_in_sum or len(alive) < self.session.threshold:
-            raise FederationRefused(
-                f"a sum over {len(alive)} sites is not unmasked; "
-                f"{self.session.threshold} are needed"
-            )
+        self._check_may_unmask(round, alive)
         self.state["answered"].append(round)
 
         lost_count = len(self.session.sites) - len(alive)
-        chain_place = _CHAIN + lost_count
         shares_by_site = {}
         for site in self.state["roster"]:
-            shares = self._shares_of(site, round)
             if site in alive:
-                # Slices: there may be no such seed, and no shares of a faulty site.
-                own_mask_share = shares[_OWN_MASK : _OWN_MASK + 1]
-                chain_share = shares[chain_place : chain_place + 1]
-                shares_by_site[str(site)] = [*own_mask_share, *chain_share]
+                places = [_OWN_MASK, _CHAIN + lost_count]
             else:
-                shares_by_site[str(site)] = shares[_PAIR_KEY : _PAIR_KEY + 1]
+                places = [_PAIR_KEY]
+            shares = self._shares_of(site, round)
+            # There may be no such seed, and no shares of a faulty site.
+            shares_by_site[str(site)] = [
+                shares[place] for place in places if place < len(shares)
+            ]
         return {
             "asked": self.state["masked"][str(round)],
             "survivors": sorted(alive),
@@ -613,6 +601,29 @@ class Party:
         """
         if name in self.state:
             raise FederationRefused("this stage has been answered")
+
+    def _check_may_unmask(self, round: int, alive: set[int]) -> None:
+        """Refuse to help unmask a sum twice, too early, or over too few sites.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        alive : set of int
+            The sites whose vectors are in the sum, as the server states them.
+        """
+        self._check_round(round)
+        has_masked = str(round) in self.state["masked"]
+        if not has_masked or round in self.state["answered"]:
+            raise FederationRefused(
+                "shares are given once a round, and after the masked vector"
+            )
+        is_in_sum = self.index in alive and alive <= set(self.state["roster"])
+        if not is_in_sum or len(alive) < self.session.threshold:
+            raise FederationRefused(
+                f"a sum over {len(alive)} sites is not unmasked; "
+                f"{self.session.threshold} are needed"
+            )
 
     def _check_round(self, round: int) -> None:
         """Raise `FederationRefused` if a round does not exist or has no keys yet.
@@ -691,12 +702,11 @@ class Party:
         for round in range(self.session.rounds):
             for place, secret in enumerate(self._secrets(round)):
                 polynomial_key = self._secret(b"polynomial", round, place)
-                random_bytes = BytesIO(
-                    keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
-                )
+                coefficients = keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
                 secret_number = int.from_bytes(secret, "little")
+                read_coefficient = BytesIO(coefficients).read
                 shares = split_secret(
-                    secret_number, points, threshold, random_bytes.read
+                    secret_number, points, threshold, read_coefficient
                 )
                 for peer in peers:
                     bundles[peer] += shares[peer + 1].to_bytes(SHARE_BYTES, "little")
@@ -800,15 +810,14 @@ def is_announcement(session: Session, site: int, announcement: Any) -> bool:
     """
     if not isinstance(announcement, Mapping):
         return False
-    body = {name: value for name, value in announcement.items() if name != "signature"}
+    body = dict(announcement)
+    signature_of_body = body.pop("signature", None)
     key_count = 1 + session.rounds * session.secrets
     if not _is_hex(body.get("keys"), _KEY_BYTES * key_count):
         return False
     if body.get("site") != site or body.get("session") != session.id.hex():
         return False
-    if not is_signed(
-        session.sites[site], body, announcement.get("signature"), PROTOCOL
-    ):
+    if not is_signed(session.sites[site], body, signature_of_body, PROTOCOL):
         return False
 
     # Keys that cannot be used would make other sites fail in the middle of a round.
@@ -907,19 +916,13 @@ class _SharedSecrets(NamedTuple):
         refusal = FederationRefused(
             "the shares of a site's secret do not give what it committed to"
         )
-        threshold = self.session.threshold
-        # Site j holds the value of Shamir's polynomial at the point j + 1.
-        share_at_point: dict[int, int] = {}
-        for sender in sorted(self.shares):
-            share = _read_share(self.shares[sender].get(str(site)), share_place)
-            if share is not None and len(share_at_point) < threshold:
-                share_at_point[sender + 1] = share
-        if len(share_at_point) != threshold:
+        share_at_point = self._shares_at_points(site, share_place)
+        if len(share_at_point) != self.session.threshold:
             raise refusal
-
         number = join_shares(share_at_point)
         if number >= 2 ** (8 * _KEY_BYTES):
             raise refusal
+
         secret = number.to_bytes(_KEY_BYTES, "little")
         announced = _announced_commitment(
             self.session, self.announcements[site], self.round, secret_place
@@ -927,6 +930,29 @@ class _SharedSecrets(NamedTuple):
         if _commitment(secret_place, secret) != announced:
             raise refusal
         return secret
+
+    def _shares_at_points(self, site: int, share_place: int) -> dict[int, int]:
+        """Return the first `threshold` usable shares of a site's secret.
+
+        Parameters
+        ----------
+        site : int
+            The index of the site whose secret is shared.
+        share_place : int
+            The position of the share among those that each sender sent for the site.
+
+        Returns
+        -------
+        dict
+            The shares, by the point at which each is a value of Shamir's polynomial.
+            Site j holds the value at the point j + 1.
+        """
+        share_at_point: dict[int, int] = {}
+        for sender in sorted(self.shares):
+            share = _read_share(self.shares[sender].get(str(site)), share_place)
+            if share is not None and len(share_at_point) < self.session.threshold:
+                share_at_point[sender + 1] = share
+        return share_at_point
 
 
 def unmask_sum(

@@ -307,9 +307,8 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
         raise ParameterError("a variance must be > 0")
     numerator, denominator = Fraction(v).as_integer_ratio()
     t = isqrt(floor(v)) + 1
-
-    # Accept y with probability e^{−x}, where x = (|y| − v/t)²/(2v) is written as one
-    # fraction of integers, so that nothing is rounded.
+    # Accept y with probability e^{−x}. To round nothing, x = (|y| − v/t)²/(2v) is
+    # written as a fraction of integers: with v = p/q, x = (|y|·t·q − p)²/(2·p·q·t²).
     exponent_denominator = 2 * numerator * denominator * t * t
     draws: list[int] = []
     while len(draws) < size:

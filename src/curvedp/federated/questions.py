@@ -341,14 +341,8 @@ class FirstCenter(Question):
         indices = self.factor_indices(manifold)
         ends = np.cumsum([self._factor_length(index) for index in indices])[:-1]
         for index, sums in zip(indices, np.split(noisy_sum, ends), strict=True):
-            factor = manifold.factors[index]
-            if isinstance(factor, EmbeddedMean):
-                embedded_mean = factor.embedded_diameter * sums / n
-                factors = list(split_into_factors(manifold, center))
-                factors[index] = np.asarray(factor.from_embedding(embedded_mean))
-                center = point_or_fallback(
-                    manifold, partial(join_factors, manifold, factors), center
-                )
+            if isinstance(manifold.factors[index], EmbeddedMean):
+                center = self._move_factor_to_mean(center, index, sums, n)
             else:
                 # Undo the division by √2 that bounds the rows (`_factor_rows`).
                 counts = sqrt(2) * sums
@@ -356,6 +350,31 @@ class FirstCenter(Question):
                 log_scale = _BIN_WIDTH * float(bin_index)
                 center = rescale_factor(manifold, center, index, log_scale)
         return state._replace(point=center, center=center).to_row()
+
+    def _move_factor_to_mean(
+        self, center: Array, index: int, sums: Array, n: int
+    ) -> Array:
+        """Return the center with one embedded factor moved to its noisy mean.
+
+        Parameters
+        ----------
+        center : array, shape point_shape
+            The center so far.
+        index : int
+            The index of a factor that is embedded in a vector space.
+        sums : array
+            The noisy sum of the embedded points, scaled to diameter 1.
+        n : int
+            The number of records.
+        """
+        manifold = self.ball.manifold
+        factor = manifold.factors[index]
+        assert isinstance(factor, EmbeddedMean)
+        embedded_mean = factor.embedded_diameter * sums / n
+        factors = list(split_into_factors(manifold, center))
+        factors[index] = np.asarray(factor.from_embedding(embedded_mean))
+        join = partial(join_factors, manifold, factors)
+        return point_or_fallback(manifold, join, center)
 
     def _factor_length(self, index: int) -> int:
         """Return the number of entries of a record's row that one factor takes.

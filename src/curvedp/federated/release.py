@@ -41,7 +41,7 @@ from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, is_announcement, unmask_sum
 from curvedp.federated.noise import surplus_noise
 from curvedp.federated.plan import Plan
-from curvedp.federated.schedule import AskedSum, Round
+from curvedp.federated.schedule import Round, RoundTerms
 from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import Source
 from curvedp.signing import digest
@@ -173,10 +173,10 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         rounds = data.collect_rounds()
         totals = [np.array(round.total, dtype=object) for round in rounds]
-        asked_sums = plan.schedule.asked_sums(rounds)
+        terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         stages = [
-            stage_record(plan, asked, round.alive)
-            for asked, round in zip(asked_sums, rounds, strict=True)
+            stage_record(plan, round_terms, round.alive)
+            for round_terms, round in zip(terms_of_rounds, rounds, strict=True)
         ]
         return Draw(
             value=plan.value(rounds), integers=totals, slack=plan.tau, stages=stages
@@ -212,9 +212,9 @@ class FederatedMechanism(Mechanism, ChecksItself):
         """
         plan = self.statistic
         rounds = self._rounds_of(certificate)
-        asked_sums = plan.schedule.asked_sums(rounds)
+        terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         lengths = [len(round.total) for round in rounds]
-        if lengths != [asked.length for asked in asked_sums]:
+        if lengths != [round_terms.length for round_terms in terms_of_rounds]:
             raise ParameterError("the released integers are not those of this plan")
         return plan.value(rounds)
 
@@ -267,17 +267,17 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         stages = certificate.release["stages"]
         rounds = self._rounds_of(certificate)
-        asked_sums = plan.schedule.asked_sums(rounds)
+        terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         recomputed_stages = [
-            stage_record(plan, asked, round.alive)
-            for asked, round in zip(asked_sums, rounds, strict=False)
+            stage_record(plan, round_terms, round.alive)
+            for round_terms, round in zip(terms_of_rounds, rounds, strict=False)
         ]
         lost_counts = [len(plan.sites) - len(round.alive) for round in rounds]
         most_lost = max(lost_counts, default=0)
         return [
             Check(
                 "rounds",
-                len(asked_sums) == len(rounds) and stages == recomputed_stages,
+                len(terms_of_rounds) == len(rounds) and stages == recomputed_stages,
                 "noise, sensitivity and grid recomputed",
             ),
             Check(
@@ -309,14 +309,16 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
 
-def stage_record(plan: Plan, asked: AskedSum, alive: Collection[int]) -> dict[str, Any]:
+def stage_record(
+    plan: Plan, round_terms: RoundTerms, alive: Collection[int]
+) -> dict[str, Any]:
     """Return what a certificate records of one round, apart from its noisy sum.
 
     Parameters
     ----------
     plan : Plan
         The agreed terms of the release.
-    asked : AskedSum
+    round_terms : RoundTerms
         The terms of the round's sum.
     alive : collection of int
         The indices of the sites in the sum.
@@ -329,10 +331,10 @@ def stage_record(plan: Plan, asked: AskedSum, alive: Collection[int]) -> dict[st
     """
     return {
         "lost": [key for site, key in enumerate(plan.sites) if site not in alive],
-        "variance": str(asked.variance),
-        "sensitivity": asked.sensitivity,
-        "exponent": asked.exponent,
-        **asked.details,
+        "variance": str(round_terms.variance),
+        "sensitivity": round_terms.sensitivity,
+        "exponent": round_terms.exponent,
+        **round_terms.details,
     }
 
 
@@ -466,7 +468,7 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     return Release(release.value, certificate)
 
 
-def hash_question(asked: AskedSum) -> bytes:
+def hash_question(round_terms: RoundTerms) -> bytes:
     """Return a hash of the question that a round asks of the sites.
 
     It covers what is public before the round, and how much noise the sum gets. The
@@ -474,7 +476,7 @@ def hash_question(asked: AskedSum) -> bytes:
 
     Parameters
     ----------
-    asked : AskedSum
+    round_terms : RoundTerms
         The terms of the round's sum.
 
     Returns
@@ -484,10 +486,10 @@ def hash_question(asked: AskedSum) -> bytes:
     """
     return digest(
         {
-            "round": asked.index,
-            "at": asked.public_state,
-            "length": asked.length,
-            "variance": str(asked.variance),
+            "round": round_terms.index,
+            "at": round_terms.public_state,
+            "length": round_terms.length,
+            "variance": str(round_terms.variance),
         }
     )
 
@@ -562,9 +564,9 @@ class _Run:
         """
         alive = self._exchange_keys()
         schedule = self.plan.schedule
-        while (asked := schedule.next_sum(self.rounds)) is not None:
-            self.public_states.append(asked.public_state)
-            alive = self._run_round(asked, alive)
+        while (round_terms := schedule.next_sum(self.rounds)) is not None:
+            self.public_states.append(round_terms.public_state)
+            alive = self._run_round(round_terms, alive)
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
@@ -661,7 +663,9 @@ class _Run:
             and all(isinstance(box, str) for box in boxes.values())
         )
 
-    def _run_round(self, asked: AskedSum, sites: Collection[int]) -> Collection[int]:
+    def _run_round(
+        self, round_terms: RoundTerms, sites: Collection[int]
+    ) -> Collection[int]:
         """Form the noisy sum of a round, and return the sites that answered to its end.
 
         The sites send masked vectors, and then what is needed to remove the masks from
@@ -669,7 +673,7 @@ class _Run:
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         sites : collection of int
             The sites that are asked.
@@ -684,8 +688,8 @@ class _Run:
         FederationRefused
             If too few sites answer.
         """
-        index = asked.index
-        masked = self._collect_masked(asked, sites)
+        index = round_terms.index
+        masked = self._collect_masked(round_terms, sites)
         alive = sorted(masked)
         unmask_request = {"stage": "unmask", "round": index, "survivors": alive}
         unmask_answers = self._ask(dict.fromkeys(alive, unmask_request))
@@ -699,7 +703,7 @@ class _Run:
         total, seeds = unmask_sum(
             self.session,
             index,
-            question_hash=hash_question(asked),
+            question_hash=hash_question(round_terms),
             announcements=self.announcements,
             roster=sorted(self.boxes),
             masked=masked,
@@ -709,13 +713,15 @@ class _Run:
         # Fewer sites were lost than the noise allows for: its surplus is subtracted.
         lost_count = len(self.session.sites) - len(alive)
         for seed in seeds.values():
-            total = total - surplus_noise(asked.layers, lost_count, seed, len(total))
-        released = self.plan.schedule.released_integers(asked, total.tolist())
+            total = total - surplus_noise(
+                round_terms.layers, lost_count, seed, len(total)
+            )
+        released = self.plan.schedule.released_integers(round_terms, total.tolist())
         self.rounds.append(Round(released, alive))
         return sorted(answers)
 
     def _collect_masked(
-        self, asked: AskedSum, sites: Collection[int]
+        self, round_terms: RoundTerms, sites: Collection[int]
     ) -> dict[int, np.ndarray]:
         """Ask sites for their masked vectors, and return those of the right length.
 
@@ -724,7 +730,7 @@ class _Run:
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         sites : collection of int
             The sites that are asked.
@@ -734,14 +740,18 @@ class _Run:
         dict
             The masked vector of each site that sent one.
         """
-        request = {"stage": "mask", "round": asked.index, "at": asked.public_state}
+        request = {
+            "stage": "mask",
+            "round": round_terms.index,
+            "at": round_terms.public_state,
+        }
         requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
-        if asked.index == 0:
+        if round_terms.index == 0:
             requests = {
                 site: {**request, "boxes": self._boxes_for(site)} for site in sites
             }
 
-        byte_count = 8 * asked.length
+        byte_count = 8 * round_terms.length
         masked = {}
         for site, answer in self._ask(requests).items():
             words = _masked_bytes(answer)

@@ -36,7 +36,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AskedSum:
+class RoundTerms:
     """The public terms of the noisy sum that one round forms.
 
     Attributes
@@ -113,7 +113,7 @@ class Schedule(ABC):
         return None
 
     @abstractmethod
-    def next_sum(self, rounds: Sequence[Round]) -> AskedSum | None:
+    def next_sum(self, rounds: Sequence[Round]) -> RoundTerms | None:
         """Return the terms of the sum that is formed next, or None after the last one.
 
         Parameters
@@ -123,7 +123,7 @@ class Schedule(ABC):
         """
 
     @abstractmethod
-    def asked_sums(self, rounds: Sequence[Round]) -> list[AskedSum]:
+    def terms_of_rounds(self, rounds: Sequence[Round]) -> list[RoundTerms]:
         """Return the terms of all sums of a finished run.
 
         Parameters
@@ -138,7 +138,7 @@ class Schedule(ABC):
         """
 
     @abstractmethod
-    def read_questions(self, index: int, stated: Any) -> list[AskedSum]:
+    def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
         """Return what a round asks, and what earlier rounds must have asked before it.
 
         Parameters
@@ -151,7 +151,7 @@ class Schedule(ABC):
 
         Returns
         -------
-        list of AskedSum
+        list of RoundTerms
             The last one is the question of the round. Those before it are the questions
             of earlier rounds that follow from the stated state, if any do: a site that
             has answered other ones was told another past.
@@ -163,12 +163,14 @@ class Schedule(ABC):
         """
 
     @abstractmethod
-    def site_sum(self, asked: AskedSum, class_rows: Sequence[Any]) -> np.ndarray:
+    def site_sum(
+        self, round_terms: RoundTerms, class_rows: Sequence[Any]
+    ) -> np.ndarray:
         """Return a site's part of a sum, before noise and masks. It is NOT private.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             What `read_questions` returned for the round.
         class_rows : sequence
             The site's contributions, one entry for each class.
@@ -197,7 +199,7 @@ class Schedule(ABC):
     @abstractmethod
     def confirmed_questions(
         self, rounds: Sequence[Round], stated_states: Sequence[Any]
-    ) -> list[AskedSum]:
+    ) -> list[RoundTerms]:
         """Return the questions that follow from the sums of a run.
 
         Parameters
@@ -209,7 +211,7 @@ class Schedule(ABC):
 
         Returns
         -------
-        list of AskedSum
+        list of RoundTerms
             The question of each round. A round whose stated state does not follow from
             the sums is left out.
         """
@@ -225,13 +227,13 @@ class Schedule(ABC):
         return list(public_states)
 
     def released_integers(
-        self, asked: AskedSum, total: Sequence[int] | np.ndarray
+        self, round_terms: RoundTerms, total: Sequence[int] | np.ndarray
     ) -> list[int]:
         """Return the integers that are released of a noisy sum.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         total : sequence of int
             The noisy sum, in units of the grid.
@@ -268,7 +270,7 @@ class FixedSchedule(Schedule):
         for index in self._indices:
             self.plan.noise_layers(index)
 
-    def next_sum(self, rounds: Sequence[Round]) -> AskedSum | None:
+    def next_sum(self, rounds: Sequence[Round]) -> RoundTerms | None:
         """Return the terms of the sum that is formed next, or None after the last one.
 
         Parameters
@@ -278,9 +280,9 @@ class FixedSchedule(Schedule):
         """
         if len(rounds) >= len(self._indices):
             return None
-        return self._asked(len(rounds), self.plan.replay(rounds)[-1].tolist())
+        return self._round_terms(len(rounds), self.plan.replay(rounds)[-1].tolist())
 
-    def asked_sums(self, rounds: Sequence[Round]) -> list[AskedSum]:
+    def terms_of_rounds(self, rounds: Sequence[Round]) -> list[RoundTerms]:
         """Return the terms of all sums of a finished run, without public states.
 
         Parameters
@@ -288,9 +290,9 @@ class FixedSchedule(Schedule):
         rounds : sequence of Round
             What all rounds have released. Not used: all terms are known in advance.
         """
-        return [self._asked(index, None) for index in self._indices]
+        return [self._round_terms(index, None) for index in self._indices]
 
-    def read_questions(self, index: int, stated: Any) -> list[AskedSum]:
+    def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
         """Return what a round asks at a stated array of public numbers.
 
         Parameters
@@ -307,21 +309,23 @@ class FixedSchedule(Schedule):
         """
         state_rows = np.array(stated, dtype=np.float64)
         self.plan.ball_kernel.read_states(state_rows)
-        return [self._asked(index, state_rows.tolist())]
+        return [self._round_terms(index, state_rows.tolist())]
 
-    def site_sum(self, asked: AskedSum, class_rows: Sequence[Any]) -> np.ndarray:
+    def site_sum(
+        self, round_terms: RoundTerms, class_rows: Sequence[Any]
+    ) -> np.ndarray:
         """Return a site's sums over its records of each class.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The question of the round.
         class_rows : sequence of arrays
             The records of each class.
         """
-        state_rows = np.array(asked.public_state, dtype=np.float64)
+        state_rows = np.array(round_terms.public_state, dtype=np.float64)
         class_sums = [
-            self.plan.rounded_sum(asked.index, state_rows, records, label)
+            self.plan.rounded_sum(round_terms.index, state_rows, records, label)
             for label, records in enumerate(class_rows)
         ]
         return np.asarray(np.sum(class_sums, axis=0))
@@ -352,7 +356,7 @@ class FixedSchedule(Schedule):
 
     def confirmed_questions(
         self, rounds: Sequence[Round], stated_states: Sequence[Any]
-    ) -> list[AskedSum]:
+    ) -> list[RoundTerms]:
         """Return the questions at stated points that agree with a replay, up to rounding.
 
         Parameters
@@ -370,10 +374,10 @@ class FixedSchedule(Schedule):
         ):
             state_rows = np.array(stated, dtype=np.float64)
             if kernel.agrees_up_to_rounding(state_rows, recomputed):
-                confirmed.append(self._asked(index, state_rows.tolist()))
+                confirmed.append(self._round_terms(index, state_rows.tolist()))
         return confirmed
 
-    def _asked(self, index: int, public_state: Any) -> AskedSum:
+    def _round_terms(self, index: int, public_state: Any) -> RoundTerms:
         """Return the terms of the sum of a round.
 
         Parameters
@@ -384,7 +388,7 @@ class FixedSchedule(Schedule):
             What is public before the round.
         """
         plan = self.plan
-        return AskedSum(
+        return RoundTerms(
             index=index,
             public_state=public_state,
             length=plan.sum_length(index),
