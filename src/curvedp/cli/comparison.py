@@ -183,18 +183,20 @@ def _run(kind: str, options: TypedOptions) -> None:
         center = load_point(options["center"], space, options["form"])
     groups = _read_groups(options, space)
     check_number_of_groups(f"{kind} test", len(groups), needs_two=kind != "k-sample")
+    radius = parse_radius(options["radius"])
+    ledger = open_ledger_file(
+        options["ledger"],
+        options["budget_mu"],
+        options["ledger_key"],
+        unit=_unit_of(kind, guarantee, options["groups"]),
+    )
     test_arguments = {
-        "radius": parse_radius(options["radius"]),
+        "radius": radius,
         "center": center,
         "guarantee": guarantee,
         "level": options["level"],
         "permutations": options["permutations"],
-        "ledger": open_ledger_file(
-            options["ledger"],
-            options["budget_mu"],
-            options["ledger_key"],
-            unit=_unit_of(kind, guarantee, options["groups"]),
-        ),
+        "ledger": ledger,
         "label": ledger_label(options["label"] or f"{kind} test", options["as_user"]),
     }
     with waiting("permuting"):

@@ -90,6 +90,29 @@ def one_line_errors() -> Iterator[None]:
     The exit code is 1 if a claim is not confirmed, and 2 for everything else that
     curvedp refuses. Each text of a `ReleaseWarning` is printed once.
     """
+    try:
+        with _release_warnings_as_notes():
+            yield
+    except VerificationFailed as error:
+        _print_error("not confirmed", str(error))
+        raise typer.Exit(1) from None
+    except BudgetExceeded as error:
+        _print_error("refused", str(error))
+        raise typer.Exit(2) from None
+    except CurvedpError as error:
+        _print_error("error", describe(error))
+        raise typer.Exit(2) from None
+    except OSError as error:
+        text = str(error)
+        if error.filename is not None and error.strerror is not None:
+            text = f"{error.filename}: {error.strerror}"
+        _print_error("error", text)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _release_warnings_as_notes() -> Iterator[None]:
+    """Print each `ReleaseWarning` as a note, once; leave other warnings to Python."""
     printed: set[str] = set()
     show_other_warning = warnings.showwarning
 
@@ -117,25 +140,10 @@ def one_line_errors() -> Iterator[None]:
                 highlight=False,
             )
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", ReleaseWarning)
-            warnings.showwarning = print_note
-            yield
-    except VerificationFailed as error:
-        _print_error("not confirmed", str(error))
-        raise typer.Exit(1) from None
-    except BudgetExceeded as error:
-        _print_error("refused", str(error))
-        raise typer.Exit(2) from None
-    except CurvedpError as error:
-        _print_error("error", describe(error))
-        raise typer.Exit(2) from None
-    except OSError as error:
-        is_about_a_file = error.filename is not None and error.strerror is not None
-        text = f"{error.filename}: {error.strerror}" if is_about_a_file else str(error)
-        _print_error("error", text)
-        raise typer.Exit(2) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ReleaseWarning)
+        warnings.showwarning = print_note
+        yield
 
 
 def _print_error(kind: str, text: str) -> None:

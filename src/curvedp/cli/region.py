@@ -66,10 +66,9 @@ def region(
     is_consistent = region_record.pop("consistent")
     if plot is not None:
         _save_region_picture(text, level, of, components, plot)
-
+    if json and against is not None:
+        region_record["consistent"] = is_consistent
     if json:
-        if against is not None:
-            region_record["consistent"] = is_consistent
         print(json_module.dumps(region_record))
     else:
         _print_region(region_record, form)

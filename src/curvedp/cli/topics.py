@@ -202,8 +202,9 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
     reading = reading_options(options)
     reading["other_columns"] = person_columns(options)
     if reading.get("columns") is None:
-        vectors = column_of_vectors(data, reading["other_columns"])
-        reading["columns"] = None if vectors is None else [vectors]
+        vector_column = column_of_vectors(data, reading["other_columns"])
+        if vector_column is not None:
+            reading["columns"] = [vector_column]
     if options["manifold"] is None:
         space: Any = Sphere(record_width(data, **reading) - 1)
     else:
@@ -444,24 +445,39 @@ def _file_content(
     bytes
         The content of the file.
     """
-    words = [
-        "; ".join(phrase.text for phrase in topic_phrases) for topic_phrases in phrases
-    ]
-    if suffix == ".npz":
-        buffer = io.BytesIO()
-        np.savez(
-            buffer,
-            centers=model.cluster_centers_,
-            counts=model.counts_,
-            count_error=model.count_error_,
-            dispersions=model.dispersions_,
-            dispersion_errors=model.dispersion_errors_,
-            places=positions,
-            phrases=np.array(words),
-        )
-        return buffer.getvalue()
+    descriptions = []
+    for topic_phrases in phrases:
+        descriptions.append("; ".join(phrase.text for phrase in topic_phrases))
+    if suffix == ".csv":
+        return _csv_content(model, descriptions, positions)
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        centers=model.cluster_centers_,
+        counts=model.counts_,
+        count_error=model.count_error_,
+        dispersions=model.dispersions_,
+        dispersion_errors=model.dispersion_errors_,
+        places=positions,
+        phrases=np.array(descriptions),
+    )
+    return buffer.getvalue()
 
-    # A csv file has one row for each topic: its numbers, its phrases, its center.
+
+def _csv_content(
+    model: "PrivateKMeans", descriptions: list[str], positions: np.ndarray
+) -> bytes:
+    """Return a csv file with one row for each topic: numbers, phrases and center.
+
+    Parameters
+    ----------
+    model : PrivateKMeans
+        The fitted model.
+    descriptions : list of str
+        The phrases of each topic as one text.
+    positions : array of shape (topics, 2)
+        The place of each topic in the picture.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     size = model.cluster_centers_.shape[1]
@@ -476,14 +492,9 @@ def _file_content(
             model.dispersion_errors_[index],
             *positions[index],
         )
-        writer.writerow(
-            [
-                index,
-                *(f"{number:.10g}" for number in numbers),
-                words[index],
-                *(f"{entry:.17g}" for entry in model.cluster_centers_[index]),
-            ]
-        )
+        number_cells = [f"{number:.10g}" for number in numbers]
+        center_cells = [f"{entry:.17g}" for entry in model.cluster_centers_[index]]
+        writer.writerow([index, *number_cells, descriptions[index], *center_cells])
     return text.getvalue().encode()
 
 
