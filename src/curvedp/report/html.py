@@ -503,29 +503,39 @@ def _release_pictures(
         legend = _REGION_LEGENDS[form_of(region.manifold)].format(covered)
         pictures.append(Picture(figures.region_figure(region, point, form), legend))
         if region.of == "records":
-            pictures.append(
-                Picture(
-                    figures.radius_figure(certificate, components),
-                    "Of the noise alone, from the certificate; the data are not used.",
-                )
-            )
+            radii = figures.radius_figure(certificate, components)
+            caption = "Of the noise alone, from the certificate; the data are not used."
+            pictures.append(Picture(radii, caption))
+    return pictures + _privacy_pictures(certificate)
 
-    profile = mechanism_of(certificate).privacy_profile
+
+def _privacy_pictures(certificate: Certificate) -> list[Picture]:
+    """Return the figures of a release's privacy: its profile and its trade-off curve.
+
+    There are none if the release meets no guarantee of Gaussian DP, to which the
+    figures compare it.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+    """
     mu = certificate.claims.gdp
-    if mu is not None:
-        pictures += [
-            Picture(
-                figures.profile_figure(profile, mu),
-                "For each ε, the smallest δ for which the release is (ε, δ)-differentially "
-                "private; lower is better.",
-            ),
-            Picture(
-                figures.tradeoff_figure(profile, mu),
-                "The errors of the best possible attacker; "
-                "nearer to the dotted line is better.",
-            ),
-        ]
-    return pictures
+    if mu is None:
+        return []
+    profile = mechanism_of(certificate).privacy_profile
+    return [
+        Picture(
+            figures.profile_figure(profile, mu),
+            "For each ε, the smallest δ for which the release is (ε, δ)-differentially "
+            "private; lower is better.",
+        ),
+        Picture(
+            figures.tradeoff_figure(profile, mu),
+            "The errors of the best possible attacker; "
+            "nearer to the dotted line is better.",
+        ),
+    ]
 
 
 def budget_picture(ledger: Ledger) -> Picture:
@@ -591,12 +601,11 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
     str
         HTML, empty without warnings.
     """
-    texts = []
+    all_texts = []
     for release in releases:
-        for warning in release_warnings(release.value, release.certificate):
-            if warning.text not in texts:
-                texts.append(warning.text)
-
+        found = release_warnings(release.value, release.certificate)
+        all_texts += [warning.text for warning in found]
+    texts = list(dict.fromkeys(all_texts))  # each once, in their order
     certificate = releases[0].certificate
     if certificate.provenance.entropy.get("cryptographic") is not True:
         texts.append(
