@@ -131,6 +131,8 @@ def _error_bar(
 ) -> ErrorBar:
     """Return the error bar for one target, with its sentence.
 
+    Called by `error_bars` for each of the two targets.
+
     Parameters
     ----------
     build_region : callable
@@ -186,6 +188,8 @@ def _error_bar(
 
 def _shift_clause(regions: list[Region], released: Sequence[np.ndarray]) -> str:
     """Return a clause that says how far region centers are from the released points.
+
+    Used in the sentence of an error bar.
 
     Parameters
     ----------

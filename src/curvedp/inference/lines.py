@@ -424,6 +424,8 @@ def _solve_linearization(
 def _part_quantile(draw: NoisyDraw, size: int, level: float) -> float:
     """Return the quantile of the length of the noise in some of the drawn numbers.
 
+    Called for each of the three parts of a released linearization.
+
     Parameters
     ----------
     draw : NoisyDraw

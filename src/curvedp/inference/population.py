@@ -299,6 +299,8 @@ def _radius_about_mean(
 ) -> float:
     """Return the radius about a drawn mean within which the population's mean lies.
 
+    Called by `_shape_from_mean` in each round of its iteration.
+
     Parameters
     ----------
     manifold : Manifold
@@ -321,7 +323,8 @@ def _radius_about_mean(
         stretched_std = chart_stretch(manifold, ball.radius) * sampling_std
         quantile = noise_and_sampling_quantile(draw, stretched_std**2, level)
         return exp_stretch(manifold, ball.radius) * quantile
-    # The noise is not flat: each of the two errors has half of the failures.
+    # The noise is on the manifold, and not in one flat space with the sampling error. So
+    # the two errors are bounded separately, each with half of the failure probability.
     half = (1 - level) / 2
     [noise] = noise_quantiles(draw, [1 - half])
     return noise + sampling_std * -float(ndtri(half / 2))

@@ -338,6 +338,8 @@ def _check_same_target(first: Certificate, second: Certificate) -> None:
 def _released_draw(certificate: Certificate) -> _ReleasedDraw:
     """Rebuild the draw of a mechanism from its certificate.
 
+    Called before any region is computed.
+
     Parameters
     ----------
     certificate : Certificate
@@ -700,6 +702,8 @@ def _describe(
     unit_words: str,
 ) -> str:
     """Return what a region is about, in words.
+
+    The text is the `description` of a `Region`.
 
     Parameters
     ----------

@@ -180,6 +180,8 @@ def _analyze(
 ) -> np.ndarray:
     """Draw a file of synthetic records, and return the result of an analysis of it.
 
+    Called for the real release, and for each simulated one.
+
     Parameters
     ----------
     population : ReleasedPopulation

@@ -83,6 +83,8 @@ class RiemannianGaussian(IsotropicLaw):
     def _log_weight(self, distance: Floats) -> Floats:
         """Return −d²/2σ² at distances d, the log-density up to the normalizer.
 
+        Called by `log_prob`.
+
         σ is the scale.
         """
         return -((distance / self.scale) ** 2) / 2
@@ -134,6 +136,8 @@ class RiemannianGaussian(IsotropicLaw):
 
     def _no_profile_message(self) -> str:
         """Say why no profile is known, with the largest scale that has one.
+
+        Called by `profile` when neither an exact profile nor a bound is known.
 
         Returns
         -------
@@ -231,6 +235,9 @@ def _is_covered_by_theorem_p6(backend: LawBackend) -> bool:
 @lru_cache(maxsize=256)
 def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     """Choose sampler and integrals of the Gaussian law for a manifold.
+
+    Called by every method of `RiemannianGaussian`. The result is cached, because
+    calibration asks for the same law many times.
 
     Parameters
     ----------

@@ -108,8 +108,8 @@ class GrassmannGaussian(LawBackend):
             For rank 3 and more.
         """
         radius = np.asarray(r, dtype=np.float64)
-        total = self._integral(math.inf)
-        values = [self._integral(x) / total for x in radius.ravel().tolist()]
+        total = self._integral_up_to(math.inf)
+        values = [self._integral_up_to(x) / total for x in radius.ravel().tolist()]
         return np.array(values).reshape(radius.shape)
 
     def moment(self, order: int) -> float:
@@ -130,7 +130,7 @@ class GrassmannGaussian(LawBackend):
         ParameterError
             For rank 3 and more.
         """
-        return self._integral(math.inf, order) / self._integral(math.inf)
+        return self._integral_up_to(math.inf, order) / self._integral_up_to(math.inf)
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """Return `count` subspaces by rejection from normals of the tangent space.
@@ -175,6 +175,8 @@ class GrassmannGaussian(LawBackend):
         self, rng: np.random.Generator, envelope: "_Envelope", count: int
     ) -> Floats:
         """Propose `count` normal tangent vectors, and return those that are accepted.
+
+        Called by `draw` until there are enough draws.
 
         Parameters
         ----------
@@ -246,7 +248,7 @@ class GrassmannGaussian(LawBackend):
         )
         return np.asarray(log_ratio)
 
-    def _integral(self, r: float, order: int = 0) -> float:
+    def _integral_up_to(self, r: float, order: int = 0) -> float:
         """Return ∫ d^k·exp(−d²/2σ²)·volume over π/2 > θ₁ > θ₂ with d = |θ| ≤ r.
 
         The volume is ∏ sin^{q−2}(θᵢ)·sin(θ₁ − θ₂)·sin(θ₁ + θ₂). The integral is known
@@ -283,14 +285,14 @@ class GrassmannGaussian(LawBackend):
         # them.
         corner = min(r / math.sqrt(2), LARGEST_ANGLE)
         largest_first = min(r, LARGEST_ANGLE)
-        return self._integral_over_range(
-            0.0, corner, r, order
-        ) + self._integral_over_range(corner, largest_first, r, order)
+        below_corner = self._integral_over_range(0.0, corner, r, order)
+        above_corner = self._integral_over_range(corner, largest_first, r, order)
+        return below_corner + above_corner
 
     def _integral_over_range(
         self, low: float, high: float, r: float, order: int
     ) -> float:
-        """Return the part of `_integral` with θ₁ between two angles.
+        """Return the part of `_integral_up_to` with θ₁ between two angles.
 
         Parameters
         ----------
@@ -373,6 +375,8 @@ class _Envelope(NamedTuple):
 def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
     """Return the envelope whose proposals are accepted most often.
 
+    Called by `draw`; the result is cached, because it depends on public numbers only.
+
     The tangent of the concave function u ↦ log(sin √u/√u) at any u = x² gives a valid
     envelope. The best x makes the mass of the envelope smallest.
 
@@ -421,6 +425,8 @@ def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
 
 def _log_sinc_tangent(x: float) -> tuple[float, float]:
     """Return intercept and slope of the tangent of u ↦ log(sin √u/√u) at u = x².
+
+    An envelope consists of such tangents, one for each factor of the volume.
 
     Parameters
     ----------

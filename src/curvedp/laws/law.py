@@ -142,6 +142,8 @@ class IsotropicLaw(Law):
     def _log_weight(self, distance: Floats) -> Floats:
         """Return the log-density at distances from the center, up to the normalizer.
 
+        Called by `log_prob`, which subtracts the logarithm of the normalizer.
+
         Parameters
         ----------
         distance : array
@@ -333,6 +335,8 @@ def check_points(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> F
 def _as_float_array(name: str, value: ArrayLike) -> Floats:
     """Return `value` as a float64 array; arrays that are one already are not copied.
 
+    Called on points and radii that a user passes.
+
     Parameters
     ----------
     name : str
@@ -415,6 +419,8 @@ def check_center_and_size(
 
 def _check_axis_length(n: Any) -> int:
     """Return n if it is a nonnegative integer, else raise.
+
+    Called for each axis of the argument `size`.
 
     Parameters
     ----------

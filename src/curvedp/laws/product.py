@@ -158,6 +158,8 @@ class TorusGaussian(ProductGaussian):
 def _convolved_cdf(law: ProductGaussian) -> RadialCDF:
     """Return the distribution function of the distance √(d₁² + d₂² + …) on a product.
 
+    Called by `radial_cdf`. The result is cached, because the convolution is slow.
+
     Parameters
     ----------
     law : ProductGaussian
@@ -245,6 +247,8 @@ class _SplineOfDistance(NamedTuple):
 def _spline_through(cdf: RadialCDF, scale: float) -> _SplineOfDistance:
     """Return splines through a distribution function and its density.
 
+    Used because the distribution functions of factors are slow to evaluate.
+
     Parameters
     ----------
     cdf : callable
@@ -327,6 +331,9 @@ def _integration_domain(
     radius: float, support_a: Support, support_b: Support
 ) -> Support:
     """Return the values of a for which √(radius² − a²) lies in the support of b.
+
+    Outside of this interval the integrand of `_integral_over_angle` is 0, or its
+    integral is known.
 
     Parameters
     ----------

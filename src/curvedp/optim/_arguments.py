@@ -82,6 +82,8 @@ def prepare_start_and_records(
 def _project_start(manifold: Manifold, init: Any) -> np.ndarray:
     """Check the public start, and project it to the manifold in its own precision.
 
+    Called once, before the first step of a run.
+
     Parameters
     ----------
     manifold : Manifold
@@ -116,6 +118,8 @@ def _project_start(manifold: Manifold, init: Any) -> np.ndarray:
 
 def _convert_records(problem: Problem, data: Any, min_records: int) -> Any:
     """Convert the records to an array, and check its shape and type but no value.
+
+    Called once, before the first step of a run.
 
     Parameters
     ----------
@@ -357,6 +361,8 @@ def _check_loss(problem: Problem, start: np.ndarray, records: Any) -> None:
 
 def _reason_of_loss_error(error: Exception) -> str:
     """Explain in one line why the user's loss failed.
+
+    Called by `_check_loss` for the message of its error.
 
     Parameters
     ----------

@@ -90,6 +90,8 @@ def _own_cache_folder() -> Path | None:
 def _set_cache_folder(folder: str | None) -> None:
     """Tell JAX where to keep compiled programs between processes.
 
+    Called at both ends of a `with` block of `compiled_once`.
+
     Parameters
     ----------
     folder : str or None

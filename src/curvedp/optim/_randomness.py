@@ -196,6 +196,8 @@ class Randomness:
 def _is_jax_key(rng: Any) -> bool:
     """Return whether an object is a key of JAX's random generators.
 
+    Called by `Randomness` to tell the kinds of random sources apart.
+
     Parameters
     ----------
     rng : object
@@ -213,6 +215,8 @@ def _is_jax_key(rng: Any) -> bool:
 
 def _single_key(rng: Any) -> Any:
     """Return a JAX key as a typed key, or refuse an array of keys.
+
+    Called by `Randomness` for a key of the user.
 
     Parameters
     ----------

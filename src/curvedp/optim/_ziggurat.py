@@ -124,6 +124,8 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
 def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
     """Fill an array with random points of random layers; most are normals already.
 
+    Called by `ziggurat_normals` for each chunk of the output.
+
     Parameters
     ----------
     source : Source
@@ -149,6 +151,9 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
 
 def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     """Accept or replace the undecided points, in place.
+
+    Called by `ziggurat_normals` for all chunks together, because few points are
+    undecided.
 
     A point of a wedge that lies under the curve is accepted; one above it is drawn
     again. A point of the bottom layer beyond its width is replaced by a draw from the

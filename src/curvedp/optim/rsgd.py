@@ -183,6 +183,8 @@ def _descend(
 ) -> tuple[Any, np.ndarray | None]:
     """Run all steps of a plan, in chunks whose noise fits in memory.
 
+    Called by `dp_rsgd` after the run was planned.
+
     Parameters
     ----------
     problem : Problem

@@ -558,6 +558,8 @@ class _Run(NamedTuple):
     ) -> tuple[Any, list[Any]]:
         """Run all epochs once.
 
+        Called by `descend` for each restart.
+
         Parameters
         ----------
         start : array
@@ -608,6 +610,8 @@ class _Run(NamedTuple):
         keeps_path: bool,
     ) -> EpochResult:
         """Draw the batches and the noise of one epoch, and run the epoch.
+
+        Called by `_run_restart` for each epoch.
 
         Parameters
         ----------
@@ -816,6 +820,8 @@ def _gradient_differences(problem: Problem, anchor: Any, w: Any, records: Any) -
 
 def _convert_pair(name: str, values: Any) -> Pair:
     """Return an argument as a pair of floats, both of them positive and finite.
+
+    Called on the arguments `clip` and `noise` of `dp_rsvrg`.
 
     Parameters
     ----------

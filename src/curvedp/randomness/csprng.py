@@ -232,6 +232,8 @@ class Source(ABC):
 def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
     """Return the number of leading zero bits of each 64-bit word.
 
+    Called by `Source._leading_zeros`, which draws the exponents of floats.
+
     Each half is converted to float64 exactly. A conversion of the whole word could
     round 2^53 − 1 up, which would cost a bit.
 
@@ -291,6 +293,8 @@ class SecureSource(Source):
 
     def _take_stream(self) -> "_KeyStream":
         """Take a keystream out of the list of idle ones, or make a new one.
+
+        Called for every draw of bytes.
 
         Returns
         -------

@@ -329,6 +329,8 @@ def accepts(uniform: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
 def _disk_floats(uniforms: LazyUniforms) -> FloatBall:
     """Return random points (x, y) = 2(u, v) − 1 of a square as float balls.
 
+    Used by `LazyNormals.floats`.
+
     Parameters
     ----------
     uniforms : LazyUniforms
@@ -374,6 +376,8 @@ class _DiskPoint(NamedTuple):
 def _disk_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiskPoint:
     """Return one random point (x, y) = 2(u, v) − 1 to about the given number of bits.
 
+    Used when floats do not decide, and for normals of high precision.
+
     Parameters
     ----------
     uniforms : LazyUniforms
@@ -396,6 +400,8 @@ def _disk_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiskPoint:
 
 def _are_in_disk(uniforms: LazyUniforms) -> np.ndarray:
     """Return which random points (x, y) have x² + y² < 1, decided with certainty.
+
+    Called when normals are drawn: only points in the disk give normals.
 
     In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
     s = 1, with the unit roundoff u = 2^-53. Points so near to the circle are decided by

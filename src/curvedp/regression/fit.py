@@ -232,6 +232,8 @@ def _fit_one_predictor(
 def _convert_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Convert predictors and responses to arrays, and check that they can be fitted.
 
+    Called by `fit_geodesic` on the arguments of the user.
+
     Parameters
     ----------
     manifold : Manifold
@@ -406,6 +408,8 @@ def _tangent_regression(
 def _damped_step(model: _QuadraticModel, damping: float) -> np.ndarray:
     """Return the step that solves the damped normal equations.
 
+    Called by `_minimize`, which takes the step or tries a more damped one.
+
     Parameters
     ----------
     model : _QuadraticModel
@@ -422,13 +426,16 @@ def _damped_step(model: _QuadraticModel, damping: float) -> np.ndarray:
     size = len(model.normal_matrix)
     mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
     damped_matrix = model.normal_matrix + damping * mean_diagonal
-    return np.linalg.lstsq(damped_matrix, model.negative_gradient, rcond=None)[0]
+    solution = np.linalg.lstsq(damped_matrix, model.negative_gradient, rcond=None)
+    return np.asarray(solution[0])
 
 
 def _move_pair(
     manifold: Manifold, p: np.ndarray, velocities: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pair (p, V) after a step of the fit.
+
+    Called by `_minimize` for every trial step.
 
     First the velocities are changed at p. Then p moves along a geodesic, and the
     velocities are transported in parallel along it.

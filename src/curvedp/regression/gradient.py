@@ -116,6 +116,8 @@ def descent_direction_function(
 def _choose_formula(manifold: Manifold, max_distance: float) -> _DirectionFormula:
     """Return the fastest function that computes descent directions accurately enough.
 
+    Called once by `descent_direction_function`.
+
     Parameters
     ----------
     manifold : Manifold
@@ -484,6 +486,8 @@ def _directions_in_flat_space(
     v: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions of linear regression in Euclidean space.
+
+    Used when the manifold is Euclidean, because it is faster than the general formula.
 
     They are the means of hᵢ and of xᵢ·hᵢ, where hᵢ is the clipped residual yᵢ − p − xᵢv.
 

@@ -828,6 +828,9 @@ def _round_with_floats(
 def _random_sign(source: Source) -> int:
     """Return −1 or 1, each with probability one half: the sign of a released line.
 
+    Called when the point is a line, which has two unit vectors: the released one must
+    not reveal which of them the footpoint was.
+
     Parameters
     ----------
     source : Source
@@ -846,6 +849,8 @@ def _join_columns(
     manifold: Manifold, columns: Sequence[Sequence[int | None]], sign: int
 ) -> np.ndarray:
     """Assemble the integers of a point from its rounded vectors.
+
+    Called at the end of a draw, when all of its coordinates are certain.
 
     Parameters
     ----------

@@ -152,6 +152,8 @@ def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
     """Return `point_from_grid` for a product, factor by factor.
 
+    Called by `point_from_grid` when the manifold is a product.
+
     Parameters
     ----------
     manifold : Manifold
@@ -532,6 +534,9 @@ def _draw_integers(
 ) -> np.ndarray:
     """Return the integers of an exact draw, by the sampler for this kind of manifold.
 
+    Called by `exact_draw` after the arguments were checked and the random bytes were
+    limited.
+
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
@@ -636,6 +641,8 @@ def _round_coordinate(
 ) -> int:
     """Return mean + sigma·(normal i), rounded to the grid 2^-grid, with certainty.
 
+    Called for each coordinate whose rounding float64 does not decide.
+
     More bits of the normal are drawn until the rounded value is certain.
 
     Parameters
@@ -667,6 +674,8 @@ def _round_coordinate(
 def _check_scale(manifold: Manifold, scale: float) -> float:
     """Return the scale of the law; raise if float64 slopes of envelopes could overflow.
 
+    Called by `exact_draw` before anything is drawn.
+
     Parameters
     ----------
     manifold : Manifold
@@ -687,6 +696,8 @@ def _check_scale(manifold: Manifold, scale: float) -> float:
 def _check_grid(grid: int) -> None:
     """Raise unless `grid` is an integer from 1 to 200.
 
+    Called by `exact_draw` before anything is drawn.
+
     Parameters
     ----------
     grid : int
@@ -701,6 +712,8 @@ def _check_grid(grid: int) -> None:
 
 def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
     """Return the footpoint as a float64 array; raise if it is no point of the manifold.
+
+    Called by `exact_draw` before anything is drawn.
 
     Parameters
     ----------
@@ -798,6 +811,8 @@ def _is_in_open_unit_ball(vector: np.ndarray) -> bool:
 
 def _certain_sign(x: arb) -> int | None:
     """Return the sign of a ball, or None if the ball does not determine it.
+
+    Called with more and more bits until the sign is certain.
 
     Parameters
     ----------

@@ -507,6 +507,8 @@ def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
 def _cumulative_masses(envelope: RadialEnvelope, precision: int) -> list[arb]:
     """Return 0 and the partial sums of the masses of an envelope's segments, cached.
 
+    Used to find the segment of a proposed radius from a uniform number.
+
     Parameters
     ----------
     envelope : RadialEnvelope
@@ -552,6 +554,8 @@ class LazyRadius:
 
     def _find_segment(self, precision: int) -> int | None:
         """Return the segment that contains the radius; None if that is not certain yet.
+
+        Called by the constructor with more and more bits until the segment is certain.
 
         Parameters
         ----------

@@ -128,6 +128,8 @@ def _round_with_arb(
 ) -> list[int] | None:
     """Return the rounded free entries of L·Y·L*; None if one is not certain yet.
 
+    Called with more and more bits until all entries are certain.
+
     Parameters
     ----------
     center : array
@@ -165,6 +167,8 @@ def _round_with_floats(
     center: np.ndarray, draw: NearDraw, entries: "MatrixEntries", grid: int
 ) -> list[int] | None:
     """Return the rounded free entries of L·Y·L*; None if one is not certain in floats.
+
+    Called first for large matrices, because it is faster than Arb.
 
     The entries are computed in float64 with proved error radii.
 
@@ -243,6 +247,8 @@ def _identity_sampler(
 ) -> Callable[[Source], NearDraw | FarGaussianDraw]:
     """Return the function that draws Y about the identity from a source of bits.
 
+    It uses the envelope that accepts more proposals, the near or the far one.
+
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
@@ -294,6 +300,8 @@ def _prefers_near_laplace(m: int, beta: int, scale: float) -> bool:
 
 def _blocks_from_complex(center: np.ndarray) -> np.ndarray:
     """Return a complex matrix as a real matrix of 2×2 blocks.
+
+    Used because Arb then needs real matrices only.
 
     The block [[a, −b], [b, a]] stands for the entry a + ib.
 
@@ -379,6 +387,8 @@ def _free_entries(m: int, beta: int) -> MatrixEntries:
 
 def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
     """Fill a symmetric or Hermitian matrix of integers from its independent entries.
+
+    Called at the end of a draw, when all independent entries are rounded.
 
     Parameters
     ----------

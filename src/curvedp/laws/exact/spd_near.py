@@ -160,9 +160,10 @@ class TangentBound(SinhcBound):
         return MatrixScales(number(self.sigma), number(self.traceless_scale))
 
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
-        """Return b·Σx_ij² plus a for each of the m(m − 1)/2 pairs of eigenvalues.
+        """Return b·Σx_ij² + a·m(m − 1)/2, an upper bound of Σ_{i<j} log sinhc x_ij.
 
-        b is `slope`, a is `offset`, and x_ij is half the difference of two eigenvalues.
+        x_ij is half the difference of two of the m eigenvalues, b is `slope`, and a is
+        `offset`.
 
         Parameters
         ----------
@@ -424,6 +425,8 @@ class NearDraw:
     def _matrix_in_balls(self, precision: int) -> arb_mat:
         """Return balls around the entries of V, the logarithm of the draw.
 
+        Called with more and more bits until the result is certain.
+
         Real symmetric matrices have β = 1 and Hermitian ones β = 2.
 
         Parameters
@@ -485,6 +488,8 @@ class NearDraw:
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
         """Return balls around the eigenvalues of V; None if Arb cannot separate them.
+
+        Called to decide whether the proposal is accepted.
 
         V is the logarithm of the draw. For large matrices, float64 eigenvalues with
         proved errors are used at the first precision of 64 bits.
@@ -651,6 +656,8 @@ def _sinhc_product(eigenvalues: list[arb]) -> _SinhcProduct:
 def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
     """Return the complex m×m matrix of a real matrix of blocks [[a, −b], [b, a]].
 
+    Used to compute each eigenvalue once, and not twice.
+
     The block stands for a + ib. The complex matrix has each eigenvalue once, and the
     real one twice.
 
@@ -737,6 +744,9 @@ def _matrix_layout(m: int, beta: int) -> MatrixLayout:
 
 def _frobenius_bound(x: FloatBall) -> float:
     """Return an upper bound of the Frobenius norm of every matrix in the ball.
+
+    Used to bound the errors of eigenvalues and eigenvectors that were computed in
+    floats.
 
     Parameters
     ----------

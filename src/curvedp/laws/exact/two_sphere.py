@@ -197,6 +197,8 @@ class _Radii:
     def _is_accepted(self, index: int) -> bool:
         """Decide with certainty whether one proposal is accepted, by adding bits.
 
+        Called for the few proposals that float balls do not decide.
+
         Parameters
         ----------
         index : int
@@ -294,6 +296,8 @@ class _Directions:
 
     def _is_inside(self, index: int) -> bool:
         """Decide with certainty whether one point lies in the disk, by adding bits.
+
+        Called for the few points that float balls do not decide.
 
         Parameters
         ----------
@@ -445,6 +449,8 @@ class _Noise:
     ) -> list[int]:
         """Return one rounded draw; bits are added until its rounding is certain.
 
+        Called for the few draws that float balls do not decide.
+
         Parameters
         ----------
         center : array of shape (3,)
@@ -466,9 +472,9 @@ class _Noise:
 
         def evaluate(bits: int) -> list[int] | None:
             """Return the three integers; None if one is not certain yet."""
-            r = radii.ball(radius_position.index, bits)
+            r = radii.ball(radius_position.place, bits)
             sin, cos = r.sin_cos()
-            x, y = directions.balls(direction_position.index, bits)
+            x, y = directions.balls(direction_position.place, bits)
             point = _point_in_polar_coordinates(
                 exact_center, frame_sign, _SinCos(sin, cos), x, y
             )
@@ -486,6 +492,8 @@ class _Noise:
 
 def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     """Draw the radii and directions of a block by rejection sampling.
+
+    Called once for each block of centers.
 
     Both are drawn before any center is looked at, so how long it takes does not depend
     on the data. Radii are proposed from an envelope, and directions from pairs (x, y)
@@ -720,6 +728,8 @@ def _point_in_polar_coordinates(
 def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
     """Return the sign of the reflection that takes the frame at e₁ to a center.
 
+    The sign is chosen so that no digits cancel in `_point_in_polar_coordinates`.
+
     Parameters
     ----------
     first_entry : array
@@ -735,6 +745,8 @@ def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
 
 def _join(batches: list[FloatBall]) -> FloatBall:
     """Concatenate the balls of all batches.
+
+    Used to compute all draws of a block by one call.
 
     Parameters
     ----------
@@ -753,16 +765,18 @@ def _join(batches: list[FloatBall]) -> FloatBall:
 
 
 class _ProposalPosition(NamedTuple):
-    """Where an accepted proposal stands: the number of its batch, its index there."""
+    """Where an accepted proposal stands: the number of its batch, its place there."""
 
     batch: int
-    index: int
+    place: int
 
 
 def _proposal_positions(
     batches: Sequence[_RadiusBatch | _DirectionBatch],
 ) -> Iterator[_ProposalPosition]:
     """Yield the positions of all accepted proposals, in the order of the draws.
+
+    Used to find the lazy numbers of a draw that float balls do not decide.
 
     Parameters
     ----------
@@ -772,7 +786,7 @@ def _proposal_positions(
     Yields
     ------
     _ProposalPosition
-        The number of the batch, and the index of a proposal in it.
+        The number of the batch, and the place of a proposal in it.
     """
     for number, batch in enumerate(batches):
         for index in batch.indices.tolist():

@@ -236,6 +236,9 @@ class TabulatedDensity:
     def _radii_at_log_drops_toward(self, end: float, log_drops: Floats) -> Floats:
         """Return the radii at which the density has fallen from its peak by factors.
 
+        Used to place the panels of the quadrature, and to find where the density is
+        negligible.
+
         They are found by bisection on one side of the peak.
 
         Parameters
@@ -275,6 +278,8 @@ class TabulatedDensity:
 
     def _log_density_below_peak(self, r: Floats) -> Floats:
         """Return log(density at r/largest density), which is at most 0.
+
+        Used in place of the log-density, because its exponential cannot overflow.
 
         Parameters
         ----------
@@ -408,12 +413,12 @@ class RadialDensity:
 
     @property
     def _log_constant(self) -> float:
-        """The constant that `_log_density` leaves out of log(weight(r)·∏ sn_κ(r)^n).
+        """The difference of log(weight(r)·∏ sn_κ(r)^n) and `_log_density`, a constant.
 
-        It is h²σ²/2 for a Gaussian law (0 for Laplace) minus Σ n·log(2√−κ) over the
-        negative curvatures κ with multiplicities n; h = Σ n·√−κ is the growth rate of
-        the volume and σ the scale. Without it the log-density can neither over- nor
-        underflow.
+        `_log_density` leaves it out, so that it can neither over- nor underflow;
+        `log_normalizer` adds it again. It is h²σ²/2 for a Gaussian law (0 for Laplace)
+        minus Σ n·log(2√−κ) over the negative curvatures κ with multiplicities n. Here
+        h = Σ n·√−κ is the growth rate of the volume and σ the scale.
 
         sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
         """
@@ -520,6 +525,9 @@ class RadialDensity:
 
     def _density_rises_at(self, r: float) -> bool:
         """Return whether the density weight(r)·∏ sn_κ(r)^n rises at the radius r.
+
+        Called by `_peak`, which bisects between a radius where it rises and one where
+        it falls.
 
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.

@@ -136,6 +136,8 @@ class TangentEnvelope:
     ) -> NDArray[np.intp]:
         """Write a proposal to each position and return the positions to draw again.
 
+        Called by `draw` until no position is left.
+
         A segment of the envelope is chosen in proportion to its mass, and a point in it
         by inverting the distribution function of its exponential density. The point t
         is accepted with probability f(t)/envelope(t).
@@ -191,6 +193,8 @@ class TangentEnvelope:
 
 def _knots(log_density: Function, low: float, high: float, width: float) -> Floats:
     """Return the points where tangents of g touch: 0, and points on both sides of it.
+
+    Called once, when an envelope is made.
 
     Parameters
     ----------
@@ -303,6 +307,8 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
 def _tangent_crossings(knots: Floats, heights: Floats, slopes: Floats) -> Floats:
     """Return where the tangents at neighboring knots cross.
 
+    The envelope changes from one tangent to the next at these points.
+
     If two tangents are too parallel for the crossing to be found, the middle of the two
     knots is returned: every cut between them gives a valid envelope.
 
@@ -381,6 +387,9 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
 
 def _relative_growth_of_sn(kappa: float, r: float) -> float:
     """Return r·sn_κ′(r)/sn_κ(r), the relative growth of sn_κ per relative growth of r.
+
+    Called by `radial_mode`, which looks for the radius at which the density stops
+    growing.
 
     The function sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ
     for κ < 0. So with the angle a = √|κ|·r the result is a/tan a, 1 or a/tanh a. It

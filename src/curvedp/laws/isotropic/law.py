@@ -187,6 +187,9 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
     def _draw_flat(self, rng: np.random.Generator, count: int) -> Floats:
         """Return `count` draws about 0 in ℝ^d.
 
+        Called by `draw` on flat spaces, where the points are the center plus these
+        vectors.
+
         The Gaussian has independent coordinates. The length of the Laplace law has the
         density ∝ r^{d−1}e^{−r/σ}, the Gamma law of shape d.
 
@@ -387,6 +390,8 @@ def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | 
 def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
     """Return the point of the sphere at distance r from p, in the direction u.
 
+    Used for spheres and for lines, which are unit vectors up to their sign.
+
     It is the image of y = (cos r, sin r·u), the point about e₁, under an isometry that
     takes e₁ to p. The reflection y − 2·(y·w)/|w|²·w along w = e₁ + sign·p takes e₁ to
     −sign·p, where sign = ±1 is the sign of p₁. So |w|² = 2(1 + |p₁|) stays away from 0.
@@ -405,14 +410,19 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
     array, shape (n, d + 1)
         The points.
     """
+    # The point about e₁.
     y = np.empty((len(u), u.shape[1] + 1))
-    np.cos(r, out=y[:, 0])
+    y[:, 0] = np.cos(r)
     np.multiply(u, np.sin(r)[:, None], out=y[:, 1:])
 
-    sign = np.where(p[..., :1] < 0.0, -1.0, 1.0)
-    reflection_axis = sign * p
-    reflection_axis[..., 0] += 1.0
-    y -= _row_dot(y, reflection_axis) / (1.0 + np.abs(p[..., :1])) * reflection_axis
+    # Its reflection along w. The factor is 2·(y·w)/|w|².
+    p_1 = p[..., :1]
+    sign = np.where(p_1 < 0.0, -1.0, 1.0)
+    w = sign * p
+    w[..., 0] += 1.0
+    factor = _row_dot(y, w) / (1.0 + np.abs(p_1))
+    y -= factor * w
+
     # The reflection has taken e₁ to −sign·p.
     y *= -sign
     return y
@@ -420,6 +430,8 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
 
 def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     """Return the point at distance r and direction u about p on the hyperboloid.
+
+    Used for both models of hyperbolic space, the hyperboloid and the ball.
 
     It is the image of (cosh r, sinh r·u), the point about the origin, under the boost
     that takes the origin to p = (p₀, p⃗). With v = sinh r·u, the space coordinates of
@@ -440,20 +452,24 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     array, shape (n, d + 1)
         The points.
     """
+    p_time = p[..., :1]
     p_space = p[..., 1:]
     y = np.empty((len(u), u.shape[1] + 1))
-    y_space = y[:, 1:]
+    y_space = y[:, 1:]  # a view: what is written to it is written to y
     np.multiply(u, np.sinh(r)[:, None], out=y_space)
 
     # Apply the boost to the space coordinates; the time coordinate follows.
-    along_p = _row_dot(y_space, p_space) / (1.0 + p[..., :1])
+    along_p = _row_dot(y_space, p_space) / (1.0 + p_time)
     y_space += (np.cosh(r)[:, None] + along_p) * p_space
-    np.sqrt(1.0 + np.einsum("ij,ij->i", y_space, y_space), out=y[:, 0])
+    squared_norm = np.einsum("ij,ij->i", y_space, y_space)
+    y[:, 0] = np.sqrt(1.0 + squared_norm)
     return y
 
 
 def _row_dot(y: Floats, w: Floats) -> Floats:
     """Return the dot products of rows, as a column.
+
+    Used where one vector may stand for all rows.
 
     Parameters
     ----------

@@ -269,6 +269,8 @@ class LipschitzRejectionSampler:
     def _predicted_yield(self) -> float:
         """Return about how many draws one evaluation of the function g gives.
 
+        Called by `draw` to decide whether splitting cells saves work.
+
         The prediction steers the work; the law of the draws does not depend on it.
 
         Returns
@@ -352,6 +354,8 @@ class LipschitzRejectionSampler:
 
     def _cells_to_split(self) -> NDArray[np.intp]:
         """Return the indices of the cells with the most envelope mass above the target.
+
+        Called by `_refine`.
 
         So many cells are returned that evaluating g in their children adds about a
         quarter to the evaluations spent on cells so far, within fixed limits.
@@ -495,6 +499,9 @@ class LipschitzRejectionSampler:
     ) -> None:
         """Raise `EnvelopeViolation` if g changes faster than its constants allow.
 
+        Called after a split: a wrong Lipschitz constant would make draws follow another
+        law.
+
         Parameters
         ----------
         parents : ParentBounds
@@ -629,6 +636,8 @@ class LipschitzRejectionSampler:
     def _collect_proposals(self, count: int) -> tuple[Floats, Floats]:
         """Return exactly `count` proposals that thinning leaves, without evaluating g.
 
+        Called by `_propose`, which then evaluates g at all of them at once.
+
         Parameters
         ----------
         count : int
@@ -646,17 +655,18 @@ class LipschitzRejectionSampler:
         point_batches: list[Floats] = []
         bound_batches: list[Floats] = []
 
-        missing = count
-        n_raw = count
-        while missing > 0:
-            points, bounds = self._thinned_proposals(cumulative_mass, n_raw)
-            point_batches.append(points[:missing])
-            bound_batches.append(bounds[:missing])
-            missing -= len(bound_batches[-1])
+        n_missing = count
+        n_before_thinning = count
+        while n_missing > 0:
+            points, bounds = self._thinned_proposals(cumulative_mass, n_before_thinning)
+            point_batches.append(points[:n_missing])
+            bound_batches.append(bounds[:n_missing])
+            n_missing -= len(bound_batches[-1])
+
             # As many as are expected to be needed at the rate of the last batch.
-            n_expected = int(_SPARE_FRACTION * n_raw * missing / max(len(points), 1))
-            n_expected += _SPARE_PROPOSALS
-            n_raw = min(n_expected, _PROPOSALS_PER_BATCH)
+            n_left = max(len(points), 1)
+            n_needed = int(_SPARE_FRACTION * n_before_thinning * n_missing / n_left)
+            n_before_thinning = min(n_needed + _SPARE_PROPOSALS, _PROPOSALS_PER_BATCH)
         return np.concatenate(point_batches), np.concatenate(bound_batches)
 
     def _thinned_proposals(
@@ -713,6 +723,8 @@ class LipschitzRejectionSampler:
     def _evaluate(self, z: Floats) -> Floats:
         """Return g at coordinates z, evaluated in batches, after checking its answers.
 
+        All evaluations of g go through this function, for cells and for proposals.
+
         Parameters
         ----------
         z : array of shape (N, n_blocks, k)
@@ -766,6 +778,8 @@ class LipschitzRejectionSampler:
 
 def _smallest_block_norms(center: Floats, half_edges: Floats) -> Floats:
     """Return the smallest norm that each block has in each cell.
+
+    Used to leave out the cells that lie outside of the domain.
 
     Parameters
     ----------

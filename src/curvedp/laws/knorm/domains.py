@@ -118,6 +118,8 @@ class GeodesicBall:
     def _check_center(self) -> Floats:
         """Return the center as an array; raise if it is not one point of the manifold.
 
+        Called when a domain is made.
+
         Returns
         -------
         array, shape point_shape

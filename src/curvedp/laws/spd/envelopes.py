@@ -129,6 +129,9 @@ def _sample_two_log_eigenvalues(
 ) -> Floats:
     """Return n draws of the two log-eigenvalues of a Gaussian 2×2 matrix, shape (n, 2).
 
+    Used for 2×2 matrices, because their law is known in closed form and needs no
+    envelope.
+
     The positive definite 2×2 matrices are ℝ × H^{1+β} with curvature −½: the center
     (ρ₁+ρ₂)/2 is normal, and half the gap is a hyperbolic radius divided by √2.
 
@@ -202,6 +205,9 @@ def rejection_sample(
 
 def _check_envelope(envelope: Envelope, rho: Floats, log_ratio: Floats) -> None:
     """Raise `EnvelopeViolation` if a target exceeds its envelope at a proposal.
+
+    Called for every batch of proposals: with a wrong envelope, draws would follow
+    another law.
 
     Parameters
     ----------

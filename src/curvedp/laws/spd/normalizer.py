@@ -318,6 +318,8 @@ def radial_cdf(
 def _practical_range(m: int, sigma: float, beta: int) -> tuple[float, float]:
     """Return an interval outside of which the distance of a draw hardly ever lies.
 
+    Called by `radial_cdf`, which computes probabilities inside the interval only.
+
     Parameters
     ----------
     m : int
@@ -502,6 +504,8 @@ class _ContourLine(NamedTuple):
 def _contour_line(m: int, sigma: float, x: float, beta: int) -> _ContourLine:
     """Choose the line on which the Laplace transform is inverted at x.
 
+    Called by `_contour`.
+
     Parameters
     ----------
     m : int
@@ -539,6 +543,8 @@ def _contour_line(m: int, sigma: float, x: float, beta: int) -> _ContourLine:
 def _scale_of_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
     """Return the scale s of the Gaussian with mean square distance x, to three digits.
 
+    Used to find the saddle point of a contour.
+
     Parameters
     ----------
     m : int
@@ -575,6 +581,8 @@ def _scale_of_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
 def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
     """Return log Z at the complex scale s = 1/(√2·w), up to a term without w.
 
+    The ratio of two such integrals is the Laplace transform that `radial_cdf` inverts.
+
     Z is the normalizer of the Gaussian of scale s: the integral of e^{−d²/2s²} over all
     positive definite m×m matrices (`log_normalizer`). Up to a factor that depends on m
     and β alone, which cancels in ratios of normalizers, it is
@@ -602,19 +610,18 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
     if beta == 2:
         s_square = 1 / (2 * w * w)
         k = np.arange(1, m)
+        log_power = m * np.log(s_square) / 2
+        log_exponential = s_square * m * (m * m - 1) / 6
         log_product = np.sum((m - k) * np.log(-np.expm1(-s_square * k)))
-        log_power_and_exponential = (
-            m * np.log(s_square) / 2 + s_square * m * (m * m - 1) / 6
-        )
-        return complex(log_power_and_exponential + log_product)
+        return complex(log_power + log_exponential + log_product)
 
-    # For β = 1 the Pfaffian is evaluated in complex balls.
     def log_integral() -> Any:
-        """Return log(sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]) as a complex ball."""
+        """Return log Z for β = 1 as a complex ball, at the current precision."""
         s = 1 / (acb(w.real, w.imag) * acb(2).sqrt())
         return m * s.log() + s**2 * m * (m * m - 1) / 24 + _pfaffian(m, s).log()
 
-    return complex(_evaluate_accurately(log_integral, m, 1 / (math.sqrt(2) * abs(w))))
+    modulus_of_s = 1 / (math.sqrt(2) * abs(w))
+    return complex(_evaluate_accurately(log_integral, m, modulus_of_s))
 
 
 def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any]]:
@@ -656,6 +663,8 @@ def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any
 
 def _pfaffian(m: int, sigma: Any) -> Any:
     """Return the Pfaffian Pf[erf(σ(k−j)/2)], j, k = 1, …, m, in ball arithmetic.
+
+    The normalizer of the law on real matrices is computed from this number.
 
     Parameters
     ----------
@@ -721,6 +730,8 @@ def _evaluate_accurately(compute_ball: Callable[[], Any], m: int, sigma: float) 
 
 def _is_accurate(ball: Any) -> bool:
     """Return whether the radius of a ball is below 2^-55, relatively or absolutely.
+
+    Called by `_evaluate_accurately` to decide whether the precision is high enough.
 
     Parameters
     ----------
