@@ -61,7 +61,7 @@ Level = Annotated[
 ]
 
 
-def _refuse_permutations(level: float, permutations: int) -> ParameterError:
+def _permutations_error(level: float, permutations: int) -> ParameterError:
     """Return the error for too few permutations to ever reject, or for too many.
 
     Parameters
@@ -97,7 +97,7 @@ def _attained_level(level: float, permutations: int) -> float:
     """
     n_allowed = floor(level * (permutations + 1))
     if n_allowed < 1 or permutations > _MAX_PERMUTATIONS:
-        raise _refuse_permutations(level, permutations)
+        raise _permutations_error(level, permutations)
     return n_allowed / (permutations + 1)
 
 
@@ -183,7 +183,7 @@ class PermutationMechanism(Mechanism):
         """
         super().__post_init__()
         if self.n_allowed < 1 or self.permutations > _MAX_PERMUTATIONS:
-            raise _refuse_permutations(self.level, self.permutations)
+            raise _permutations_error(self.level, self.permutations)
         if self.level != self.n_allowed / (self.permutations + 1):
             raise ParameterError(
                 "must be a multiple of 1/(permutations + 1); see at_level",

@@ -580,7 +580,7 @@ def step_after_gradient(
 
 
 def mean_square_bound(draw: NoisyDraw, failure_probability: float) -> float:
-    """Bound the mean squared length of the logarithms that a draw is the mean of.
+    """Bound the mean squared length of the logarithms whose noisy mean was drawn.
 
     The bound is the released mean square plus a quantile of its Gaussian noise.
 

@@ -149,7 +149,7 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
 def estimate_of_release(
     vector: np.ndarray, certificate: Certificate
 ) -> TangentEstimate:
-    """Return the mean and the covariance that a released vector leads to.
+    """Return the private mean and covariance that follow from a released vector.
 
     Parameters
     ----------

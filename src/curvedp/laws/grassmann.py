@@ -598,6 +598,8 @@ def _de_bruijn_matrix(
 def _log_selberg(p: int, q: int) -> float:
     """Return the log-integral of exp(−|s|²/2)·∏ sᵢ^{q−p}·∏_{i<j}(sᵢ² − sⱼ²).
 
+    Used by `_log_mass`, which is known up to the constant of the volume.
+
     It is over s₁ > … > s_p > 0, the singular values of p×q matrices, and known by
     Selberg's formula. Normal p×q matrices have the total mass (2π)^{pq/2}. The ratio of
     the two is the constant of the volume on Grassmann, which is flat in the limit

@@ -610,7 +610,7 @@ class LazyRadius:
     def log_ratio(self, precision: int) -> arb:
         """Return log(target/envelope) at this radius, at most 0.
 
-        The radius is accepted if it exceeds the logarithm of a uniform number.
+        The radius is accepted if this ratio exceeds the logarithm of a uniform number.
 
         Parameters
         ----------

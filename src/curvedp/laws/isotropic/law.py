@@ -469,7 +469,7 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
 def _row_dot(y: Floats, w: Floats) -> Floats:
     """Return the dot products of rows, as a column.
 
-    Used where one vector may stand for all rows.
+    Used with one center for all draws, or with one center for each.
 
     Parameters
     ----------

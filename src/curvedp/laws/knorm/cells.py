@@ -357,8 +357,8 @@ class LipschitzRejectionSampler:
 
         Called by `_refine`.
 
-        So many cells are returned that evaluating g in their children adds about a
-        quarter to the evaluations spent on cells so far, within fixed limits.
+        Evaluating g in the children of these cells adds about a quarter to the
+        evaluations spent on cells so far, within fixed limits.
 
         Returns
         -------
@@ -370,15 +370,15 @@ class LipschitzRejectionSampler:
         relative_cost = np.exp(cells.log_cost - cells.log_cost.max())
         excess = relative_cost * -np.expm1(-cells.log_variation)
 
-        # A quarter of the evaluations so far, within limits, goes to the next
-        # refinement: so many cells that their children need that number.
+        # The number of evaluations that the next refinement may cost, and the number of
+        # cells whose children need that many.
         n_evaluations = min(
             max(_FEWEST_NEW_EVALUATIONS, self.build_evaluations // 4),
             _EVALUATIONS_PER_BATCH * 4,
         )
-        n_cells = n_evaluations // len(self._corners) + 1
-        largest = np.argpartition(-excess, min(n_cells, len(excess)) - 1)[:n_cells]
-        return np.asarray(largest[excess[largest] > 0])
+        n_cells = min(n_evaluations // len(self._corners) + 1, len(excess))
+        loosest = np.argpartition(-excess, n_cells - 1)[:n_cells]
+        return np.asarray(loosest[excess[loosest] > 0])
 
     def _measure_cells(
         self, center: Floats, half_edges: Floats, parents: ParentBounds | None
