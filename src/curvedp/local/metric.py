@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # scipy.optimize is loaded by its first use
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
@@ -175,7 +175,7 @@ class MetricLaplace(LocalMechanism):
             """Return P(distance ≤ radius) − level, which increases."""
             return float(self._law.radial_cdf(radius)) - probability
 
-        radius = brentq(excess, 0.0, upper)
+        radius = scipy.optimize.brentq(excess, 0.0, upper)
         return self.space.unit_length * float(radius)
 
     def radial_probability(self, distances: Any) -> np.ndarray:

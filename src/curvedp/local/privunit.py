@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # scipy.optimize is loaded by its first use
 from flint import arb
-from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, gammaln
 
 from curvedp import _validate
@@ -187,7 +187,7 @@ def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     largest = 1 - 2.0**-50
     threshold = largest
     if excess(largest) < 0:
-        threshold = float(brentq(excess, 0.0, largest, xtol=1e-14))
+        threshold = float(scipy.optimize.brentq(excess, 0.0, largest, xtol=1e-14))
     with at_precision(_BITS):
         probability = cap_probability(dim, threshold)
         # Tight ε: p/(1 − p) = e^ε·A/(1 − A). Rounded down to units of 2^-64.

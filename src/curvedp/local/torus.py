@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy  # scipy.optimize is loaded by its first use
 from flint import arb
-from scipy.optimize import brentq
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
@@ -167,7 +167,7 @@ class TorusLaplace:
             """Return P(distance ≤ radius) − level, which increases."""
             return float(self.radial_cdf(radius)) - level
 
-        return float(brentq(excess, 0.0, self.diameter))
+        return float(scipy.optimize.brentq(excess, 0.0, self.diameter))
 
     def characteristic(self, frequencies: np.ndarray) -> np.ndarray:
         """Return E cos⟨k, x − p⟩ of a draw x about p, for vectors k of whole numbers.

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.transform import Rotation
+import scipy  # scipy.spatial is loaded by its first use
 
 from curvedp.geometry import KendallShapes
 from curvedp.geometry.manifold import Manifold
@@ -321,7 +321,7 @@ def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
     rotation : array of shape (3, 3)
         The rotation matrix.
     """
-    xyzw = Rotation.from_matrix(rotation).as_quat()
+    xyzw = scipy.spatial.transform.Rotation.from_matrix(rotation).as_quat()
     if xyzw[3] < 0:
         xyzw = -xyzw
     return np.asarray(xyzw if order == "xyzw" else np.roll(xyzw, 1))
@@ -337,7 +337,10 @@ def _rotation_vector(units_per_radian: float, rotation: np.ndarray) -> np.ndarra
     rotation : array of shape (3, 3)
         The rotation matrix.
     """
-    return np.asarray(units_per_radian * Rotation.from_matrix(rotation).as_rotvec())
+    return np.asarray(
+        units_per_radian
+        * scipy.spatial.transform.Rotation.from_matrix(rotation).as_rotvec()
+    )
 
 
 def _axis_angle(units_per_radian: float, rotation: np.ndarray) -> np.ndarray:
@@ -355,7 +358,7 @@ def _axis_angle(units_per_radian: float, rotation: np.ndarray) -> np.ndarray:
     array of shape (4,)
         The axis, then the angle.
     """
-    vector = Rotation.from_matrix(rotation).as_rotvec()
+    vector = scipy.spatial.transform.Rotation.from_matrix(rotation).as_rotvec()
     angle = float(np.linalg.norm(vector))
     axis = vector / angle if angle > 0 else np.array([1.0, 0.0, 0.0])
     return np.append(axis, units_per_radian * angle)
