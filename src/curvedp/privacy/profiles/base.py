@@ -264,8 +264,9 @@ class PrivacyProfile(PrivacyCurve):
             mu = max(mu, self._largest_mu_on_interval(new_losses))
             n_doublings += n_needed
 
-        # An error of δ changes μ by less than twice as much, because ∂log δ/∂log μ > ½.
-        # With twice the margin, δ_μ therefore stays above the rounded-up δ.
+        # An error of δ changes μ by less than twice as much, by the lemma of
+        # docs/theory/exact-profiles.md, "Products and SPD matrices". With twice the
+        # margin, δ_μ therefore stays above the rounded-up δ.
         return float(round_up(mu, 2 * RELATIVE_ERROR))
 
     def _count_doublings_needed(
