@@ -1289,24 +1289,14 @@ class PrivateBallMechanism(
             for index, factor in enumerate(factors)
             if isinstance(factor, EmbeddedMean)
         ]
-        # The share of a step; with few records and Gaussian noise (12/(nμ))², if larger.
-        budget_share = self._step_share
-        if not self._is_pure:
-            few_records_share = (
-                _EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n
-            ) ** 2
-            budget_share = max(budget_share, few_records_share)
-
+        budget_share = self._embedding_share(len(embedded_indices))
         components = list(split_into_factors(self.manifold, center))
         is_fully_embedded = len(embedded_indices) == len(factors)
         noise_length = 0.0 if is_fully_embedded else inf
         for index in embedded_indices:
             exact_mean = queries.mean_embedding(index)
             noisy_mean, noise_std = budget.release(
-                "extrinsic",
-                min(_MAX_SHARE / len(embedded_indices), budget_share),
-                exact_mean.sensitivity,
-                exact_mean.values,
+                "extrinsic", budget_share, exact_mean.sensitivity, exact_mean.values
             )
             factor = factors[index]
             assert isinstance(factor, EmbeddedMean)  # `embedded_indices` has no others
@@ -1319,6 +1309,25 @@ class PrivateBallMechanism(
             fallback=center,
         )
         return EmbeddedStart(point, noise_length)
+
+    def _embedding_share(self, n_embedded: int) -> float:
+        """Return the fraction of the budget for the noisy mean of one embedded factor.
+
+        It is the share of a step; with few records and Gaussian noise (12/(nμ))² if
+        that is larger.
+
+        Parameters
+        ----------
+        n_embedded : int
+            The number of embedded factors, which share the budget.
+        """
+        if not n_embedded:
+            return 0.0
+        share = self._step_share
+        if not self._is_pure:
+            few_records_root = _EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n
+            share = max(share, few_records_root**2)
+        return float(min(_MAX_SHARE / n_embedded, share))
 
     def _step(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, radius: float

@@ -1021,11 +1021,8 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
     ) -> np.ndarray:
         """Make a few noisy steps of Lloyd's algorithm in the subspace.
 
-        First a histogram of the distances to the nearest center is released; its 70 %
-        quantile is the spread. A step releases for each cluster the number of its
-        records and the sum of their residuals (record minus center), each shortened to
-        the spread. So the noise is proportional to the size of clusters, not to the
-        size of the whole data set.
+        A residual is the vector from a center to a record. First their spread is
+        released, to which all steps clip residuals.
 
         Parameters
         ----------
@@ -1045,50 +1042,79 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         array of shape (clusters, components)
             The final centers.
         """
-        space = queries.space
         centers = as_positions(centers)
-
-        # Residuals (vectors from the nearest center to a record) are clipped to this
-        # length in all steps.
+        # The 70% quantile of the distances to the nearest center.
         spread = self._release_quantile(
             queries,
             budget,
             "spread",
             _SPREAD_SHARE,
-            partial(_sum_residual_lengths, space, centers, _SPREAD_EDGES),
+            partial(_sum_residual_lengths, queries.space, centers, _SPREAD_EDGES),
             _SPREAD_EDGES,
             _WITHIN_SPREAD,
         )
 
         # All steps have equal shares of the budget.
-        weight = self.stage_sensitivities.count_weight
-        n_clusters, n_components = centers.shape
-        sensitivity = self.stage_sensitivities.steps(weight) * (1 + _ROUNDING_MARGIN)
-        n_steps = self.number_of_steps(start.n / n_clusters)
+        n_steps = self.number_of_steps(start.n / len(centers))
         steps_share = self.steps_share - _share_of_further_searches(budget)
-
         for _ in range(n_steps):
-            # The noisy sum of each cluster's clipped residuals, and its weighted count.
-            terms = partial(_sum_residuals, space, centers, spread, weight)
-            noisy = self._release_sum(
-                budget,
-                "step",
-                steps_share / n_steps,
-                sensitivity,
-                queries.sum(terms, n_clusters * (n_components + 1)),
+            centers = self._lloyd_step(
+                queries, budget, steps_share / n_steps, centers, spread
             )
-            sums_and_counts = noisy.values.reshape(n_clusters, n_components + 1)
-            counts = sums_and_counts[:, -1] / weight
-
-            # The center of a cluster with fewer records would move by its noise.
-            smallest_count = max(
-                _COUNT_DEVIATIONS * noisy.std / weight,
-                _NOISE_LENGTHS * sqrt(n_components) * noisy.std,
-            )
-            moves = spread * sums_and_counts[:, :-1] / np.maximum(counts, 1.0)[:, None]
-            is_large = (counts > smallest_count)[:, None]
-            centers = as_positions(np.where(is_large, centers + moves, centers))
         return centers
+
+    def _lloyd_step(
+        self,
+        queries: ProjectedQueries,
+        budget: StageBudget,
+        share: float,
+        centers: np.ndarray,
+        spread: float,
+    ) -> np.ndarray:
+        """Move each center by the noisy mean of the residuals of its records.
+
+        The number of records and the sum of clipped residuals are released for each
+        cluster. So the noise is proportional to the size of clusters, not to the size
+        of the whole data set.
+
+        Parameters
+        ----------
+        queries : ProjectedQueries
+            Computes sums over the private records, before noise is added.
+        budget : StageBudget
+            The privacy budget that is left.
+        share : float
+            The fraction of the whole budget for this step.
+        centers : array, shape (clusters, components)
+            The centers before the step.
+        spread : float
+            The length to which residuals are clipped.
+
+        Returns
+        -------
+        array of shape (clusters, components)
+            The centers after the step.
+        """
+        n_clusters, n_components = centers.shape
+        weight = self.stage_sensitivities.count_weight
+        sensitivity = self.stage_sensitivities.steps(weight) * (1 + _ROUNDING_MARGIN)
+        terms = partial(_sum_residuals, queries.space, centers, spread, weight)
+        exact_sums = queries.sum(terms, n_clusters * (n_components + 1))
+        noisy = self._release_sum(budget, "step", share, sensitivity, exact_sums)
+        sums_and_counts = noisy.values.reshape(n_clusters, n_components + 1)
+        sums = sums_and_counts[:, :-1]
+        counts = sums_and_counts[:, -1] / weight
+
+        # The center of a cluster with fewer records would move by its noise.
+        smallest_count = max(
+            _COUNT_DEVIATIONS * noisy.std / weight,
+            _NOISE_LENGTHS * sqrt(n_components) * noisy.std,
+        )
+        positive_counts = np.maximum(counts, 1.0)
+        moves = spread * sums / positive_counts[:, np.newaxis]
+        is_large = counts > smallest_count
+        moved = np.where(is_large[:, np.newaxis], centers + moves, centers)
+        return as_positions(moved)
 
     def _measure_sizes(
         self,

@@ -1424,25 +1424,48 @@ def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     uniform = rng.random((_ROWS_FOR_STARTS, moments.components.means.shape[1]))
     rows = moments.components.from_unit_cube(uniform, component)
 
-    # The first center is any row. The next one is the row that is farthest from all
-    # centers so far.
-    centers = rows[:1]
-    while len(centers) < n_clusters:
-        squared_distances = ((rows[:, None, :] - centers[None]) ** 2).sum(axis=-1)
-        farthest = np.argmax(squared_distances.min(axis=1))
-        centers = np.vstack([centers, rows[farthest]])
-
-    # Lloyd's algorithm: each center moves to the mean of the rows nearest to it.
+    centers = _rows_far_apart(rows, n_clusters)
     for _ in range(_STEPS_OF_MIXTURE):
-        nearest_center = Assignment(centers, 1).clusters(rows)
-        members = [rows[nearest_center == index] for index in range(n_clusters)]
-        centers = np.array(
-            [
-                cluster.mean(axis=0) if len(cluster) else center
-                for cluster, center in zip(members, centers, strict=True)
-            ]
-        )
+        centers = _means_of_nearest_rows(rows, centers)
     return centers
+
+
+def _rows_far_apart(rows: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return rows of which each is as far as possible from those before it.
+
+    Parameters
+    ----------
+    rows : array, shape (n, k)
+        The rows to choose from. The first one is taken.
+    n_rows : int
+        The number of rows to return.
+    """
+    chosen = rows[:1]
+    while len(chosen) < n_rows:
+        differences = rows[:, np.newaxis, :] - chosen[np.newaxis, :, :]
+        squared_distances = (differences**2).sum(axis=-1)
+        farthest = np.argmax(squared_distances.min(axis=1))
+        chosen = np.vstack([chosen, rows[farthest]])
+    return chosen
+
+
+def _means_of_nearest_rows(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Move each center to the mean of the rows nearest to it: a step of Lloyd's algorithm.
+
+    Parameters
+    ----------
+    rows : array, shape (n, k)
+        The rows.
+    centers : array, shape (clusters, k)
+        The cluster centers. One without rows stays where it is.
+    """
+    nearest_center = Assignment(centers, 1).clusters(rows)
+    moved = centers.copy()
+    for index in range(len(centers)):
+        members = rows[nearest_center == index]
+        if len(members):
+            moved[index] = members.mean(axis=0)
+    return moved
 
 
 def moved_centers(
@@ -1525,22 +1548,31 @@ class CellTreeMechanism(PopulationMechanism):
         tree_share = (1 - _LOCATION_SHARE - _RADIUS_SHARE) * (1 - _MOMENT_SHARE_OF_TREE)
         if statistic.is_whole_torus:
             tree_share = 1.0
-        is_laplace = self.noise_kind == "laplace"
-        exponent = 0.5 if is_laplace else 2 / 3
 
         shares_of_deepest = np.ones(1)
         for depth in range(1, _MAX_DEPTH + 1):
-            levels = np.arange(1, depth + 1)
-            cells = 2.0**levels
-            diameters = 2.0 ** (-levels / statistic.row_size)
-            shares = (cells * diameters) ** exponent
-            shares = shares / shares.sum()
+            shares = self._shares_at_depth(depth)
             last_std = self._count_std(tree_share * float(shares[-1]))
             average_count = statistic.n / 2.0**depth
             if average_count < _WORTHWHILE_COUNT * last_std / 2:
                 break
             shares_of_deepest = shares
         return shares_of_deepest
+
+    def _shares_at_depth(self, depth: int) -> np.ndarray:
+        """Return the fraction of the tree's budget for each level of a tree.
+
+        Parameters
+        ----------
+        depth : int
+            The number of levels below the root.
+        """
+        levels = np.arange(1, depth + 1)
+        cells = 2.0**levels
+        diameters = 2.0 ** (-levels / self.statistic.row_size)
+        exponent = 0.5 if self.noise_kind == "laplace" else 2 / 3
+        shares = (cells * diameters) ** exponent
+        return np.asarray(shares / shares.sum())
 
     def _find_chart(self, queries: PopulationQueries, budget: StageBudget) -> RowChart:
         """Return the public chart of a whole torus; elsewhere release one.
@@ -1609,14 +1641,7 @@ class CellTreeMechanism(PopulationMechanism):
             The cells with their consistent counts, from which records are drawn.
         """
         statistic = self.statistic
-        one_center = np.zeros((1, statistic.row_size))
-        assignment = Assignment(one_center, statistic.classes)
-        if statistic.is_whole_torus:
-            moments = uniform_moments(statistic)
-        else:
-            share = _MOMENT_SHARE_OF_TREE * budget.share_left
-            moments = self._release_moments(queries, budget, chart, assignment, share)
-
+        moments = self._root_moments(queries, budget, chart)
         # The roots are the components; counts and variances are listed by cell.
         tree = CellTree(moments.components.scales)
         counts = list(statistic.n * moments.shares)
@@ -1634,19 +1659,42 @@ class CellTreeMechanism(PopulationMechanism):
             ]
             if not cells_to_halve:
                 break
-            halves = tree.split(cells_to_halve)
+            last_level = tree.split(cells_to_halve)
             exact_counts = queries.cell_counts(
-                chart, moments.components, tree.to_arrays(), np.array(halves)
+                chart, moments.components, tree.to_arrays(), np.array(last_level)
             )
             noisy_counts = budget.release(
                 "cells", share, sqrt(2), exact_counts, l1_sensitivity=2.0
             )
             counts += noisy_counts.values.tolist()
-            variances += [noisy_counts.std**2] * len(halves)
-            last_level = halves
+            variances += [noisy_counts.std**2] * len(last_level)
         return self._population(
             chart, moments, tree, np.array(counts), np.array(variances)
         )
+
+    def _root_moments(
+        self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
+    ) -> NoisyMoments:
+        """Release the moments of each class, which are the roots of the tree.
+
+        On a whole torus the roots need no moments, and nothing is charged.
+
+        Parameters
+        ----------
+        queries : PopulationQueries
+            Computes counts and means of the private records, before noise is added.
+        budget : StageBudget
+            The privacy budget that is left.
+        chart : RowChart
+            The map from records to rows of numbers.
+        """
+        statistic = self.statistic
+        if statistic.is_whole_torus:
+            return uniform_moments(statistic)
+        one_center = np.zeros((1, statistic.row_size))
+        assignment = Assignment(one_center, statistic.classes)
+        share = _MOMENT_SHARE_OF_TREE * budget.share_left
+        return self._release_moments(queries, budget, chart, assignment, share)
 
     def _population(
         self,
