@@ -6,7 +6,7 @@ privacy claim depends on it. Afterwards `curvedp.release.verify` recomputes the 
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from math import isfinite
@@ -317,16 +317,19 @@ def _check_nested_values(
         How deeply `value` is nested in the field.
     """
     _require(field, depth <= _MAX_NESTING_DEPTH)
-    if isinstance(value, dict):
-        for key in value:
-            _require(field, is_plain_text(key))
-    if isinstance(value, dict | list):
-        parts = value.values() if isinstance(value, dict) else value
-        for part in parts:
+    items: Iterable[Any] | None = None
+    if isinstance(value, list):
+        items = value
+    elif isinstance(value, dict):
+        _require(field, all(is_plain_text(key) for key in value))
+        items = value.values()
+
+    if items is not None:
+        for item in items:
             # Integers need no check. A certificate may list millions of them.
-            if type(part) is not int:
+            if type(item) is not int:
                 _check_nested_values(
-                    field, part, may_be_boolean=may_be_boolean, depth=depth + 1
+                    field, item, may_be_boolean=may_be_boolean, depth=depth + 1
                 )
     elif isinstance(value, bool):
         _require(field, may_be_boolean)
@@ -395,9 +398,9 @@ def _check_release(release: Mapping[str, Any]) -> None:
     integers = release["integers"]
     if integers is not None:
         _require("release", isinstance(integers, list))
-        _require("release", all(isinstance(draw, list) for draw in integers))
-        are_integers = all(type(k) is int for draw in integers for k in draw)
-        _require("release", are_integers)
+        for draw in integers:
+            _require("release", isinstance(draw, list))
+            _require("release", all(type(number) is int for number in draw))
     _require("release", is_64_hex_digits(release["sha256"]))
 
     stages = release["stages"]

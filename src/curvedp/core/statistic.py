@@ -530,8 +530,9 @@ def statistic_from_dict(record: Any) -> Statistic:
         )
 
     kind = statistics.find(name)
+    not_of_constructor = ("name", UNIT_FIELD)
     values = {
-        key: value for key, value in record.items() if key not in ("name", UNIT_FIELD)
+        key: value for key, value in record.items() if key not in not_of_constructor
     }
     expected = [field.name for field in fields(kind)]
     if sorted(values) != sorted(expected):
