@@ -135,7 +135,7 @@ def claimed_mu(claim: PrivacyCurve) -> float:
     Parameters
     ----------
     claim : Guarantee or PrivacyProfile
-        What a mechanism claims.
+        The guarantee that a mechanism claims.
     """
     if isinstance(claim, PureDP):
         return float(convert(claim, to=GDP).mu)
@@ -818,12 +818,11 @@ def _pairs_across_radius(
     upper = np.full((len(radial), 1), edge_radius)
     for _ in range(_BISECTION_STEPS):
         middle = (lower + upper) / 2
-        firsts, seconds = (
-            manifold.from_normal_coordinates(base, coordinates)
-            for coordinates in pairs(middle)
-        )
+        first_coordinates, second_coordinates = pairs(middle)
+        firsts = manifold.from_normal_coordinates(base, first_coordinates)
+        seconds = manifold.from_normal_coordinates(base, second_coordinates)
         distances = np.asarray(manifold.dist(firsts, seconds))
-        is_within = (distances <= sensitivity)[:, None]
+        is_within = (distances <= sensitivity)[:, np.newaxis]
         lower = np.where(is_within, middle, lower)
         upper = np.where(is_within, upper, middle)
     return pairs(lower)

@@ -84,7 +84,7 @@ def one_run_bound(
 ) -> float:
     """Return a lower bound on ε, from the number of coins that were guessed right.
 
-    It is the largest ε at which so many right guesses would be too improbable.
+    It is the largest ε at which this many right guesses would be too improbable.
 
     Parameters
     ----------

@@ -315,11 +315,11 @@ def _print_or_save(
     space : Manifold
         The manifold of the records.
     comparison : GroupComparison
-        What was released.
+        The comparison that was released.
     groups : list of Group
         The groups, for their names.
     guarantee : Guarantee
-        What everything together meets.
+        The guarantee of the whole comparison.
     options : mapping
         The options of the command, by their names in Python.
     """

@@ -43,7 +43,7 @@ def print_table(
     rows : iterable of sequences of str
         The cells of each row.
     title : str, optional
-        What is printed above the table.
+        The title above the table.
     """
     folding_columns = [Column(name, overflow="fold") for name in columns]
     table = Table(*folding_columns, title=title)
@@ -60,7 +60,7 @@ def waiting(activity: str) -> Any:
     Parameters
     ----------
     activity : str
-        What is done, such as "reading the records".
+        The activity, such as "reading the records".
 
     Returns
     -------
@@ -128,7 +128,7 @@ def _release_warnings_as_notes() -> Iterator[None]:
         category : type
             Its class.
         *args, **kwargs : Any
-            What else Python passes to `warnings.showwarning`.
+            The other arguments of `warnings.showwarning`.
         """
         if not issubclass(category, ReleaseWarning):
             show_other_warning(message, category, *args, **kwargs)
@@ -168,7 +168,7 @@ def escape_markup(text: object) -> str:
     Parameters
     ----------
     text : object
-        What is printed, as `str` writes it.
+        The text, or a value that `str` turns into one.
     """
     line = " ".join(str(text).split("\n"))
     # Without its quotation marks, `ascii` is the escape sequence of a character.
@@ -192,7 +192,7 @@ def check_picture(path: Path | None, name: str = "plot") -> None:
     Raises
     ------
     ParameterError
-        If the ending is not that of a picture, or the folder does not exist.
+        If the ending is not .svg, .png or .pdf, or the folder does not exist.
     """
     if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
         raise ParameterError(f"--{name} {path} must end in .svg, .png or .pdf")

@@ -220,7 +220,7 @@ def _networks(choice: str | None, names: list[str]) -> list[str] | None:
     Parameters
     ----------
     choice : str or None
-        What was typed: "schaefer" for networks in the names of regions, or a file.
+        The typed choice: "schaefer" for networks in the names of regions, or a file.
     names : list of str
         The names of the regions.
 
@@ -286,7 +286,7 @@ def _check_outputs(
     Parameters
     ----------
     inputs : list of paths or None
-        What must not be overwritten.
+        The files that must not be overwritten.
     ledger, ledger_key : path or None
         The ledger and its key.
     budget_mu : float or None
@@ -462,7 +462,7 @@ def _printing_if_unwritten(content: dict[str, Any]) -> Iterator[None]:
     Parameters
     ----------
     content : dict
-        What was released, as plain values.
+        The release as plain values.
     """
     try:
         yield

@@ -87,7 +87,7 @@ def _check_outputs(mechanism: "MetricLaplace", options: TypedOptions) -> None:
     Parameters
     ----------
     mechanism : MetricLaplace
-        What will draw the reports.
+        The mechanism that will draw the reports.
     options : mapping
         The options of the command, by name.
     """
@@ -110,7 +110,7 @@ def _save_pictures(mechanism: "MetricLaplace", options: TypedOptions) -> None:
     Parameters
     ----------
     mechanism : MetricLaplace
-        What will draw the reports.
+        The mechanism that will draw the reports.
     options : mapping
         The options of the command, by name.
     """
@@ -130,7 +130,7 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
     Parameters
     ----------
     mechanism : MetricLaplace
-        What draws the reports.
+        The mechanism that draws the reports.
     options : mapping
         The options of the command, by name.
 

@@ -91,7 +91,7 @@ class _MeanByDefault(TyperGroup):
         Returns
         -------
         list of str
-            What click leaves for the command.
+            The arguments that click leaves for the command.
         """
         if args and args[0] not in (*self.commands, "--help"):
             args = ["mean", *args]
@@ -179,12 +179,12 @@ def statistic_option(declaration: Option | Column) -> tuple[Any, Any]:
     Parameters
     ----------
     declaration : Option or Column
-        What the table of `curvedp.releasing` declares.
+        An option or column that the table of `curvedp.releasing` declares.
 
     Returns
     -------
     annotation, default
-        What typer reads, as in `Options`.
+        The annotation and the default that typer reads, as in `Options`.
     """
     if isinstance(declaration, Column):
         return option(str, *declaration.flags, help=declaration.help)
@@ -284,7 +284,7 @@ def _names_file(typed: str) -> bool:
     Parameters
     ----------
     typed : str
-        What was typed for `--groups`.
+        The text that was typed for `--groups`.
     """
     return Path(typed).suffix == ".npy"
 
@@ -344,7 +344,7 @@ def input_files(options: TypedOptions) -> list[Path | None]:
     Returns
     -------
     list of path
-        The files, also those that do not exist.
+        The files, including files that do not exist.
     """
     paths: list[Path | None] = []
     for name, value in options.items():
@@ -600,7 +600,7 @@ def _cheapest_guarantee(
     Parameters
     ----------
     guarantee : Guarantee
-        What was typed.
+        The guarantee that was typed.
     ledger : Ledger or None
         The ledger that pays.
     is_json : bool
@@ -708,7 +708,7 @@ def ledger_label(title: str, user: str | None) -> str:
     Parameters
     ----------
     title : str
-        What is released.
+        The statistic that is released.
     user : str or None
         Who releases it, if they say so.
 
@@ -813,7 +813,7 @@ def _print_release(
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     subject : str
-        What the statistic is of, such as "300 records".
+        The data that the statistic describes, such as "300 records".
     options : mapping
         The options of the command.
     """

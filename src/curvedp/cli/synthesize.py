@@ -72,7 +72,7 @@ class _Source(NamedTuple):
     base : array
         A public point amid the records, for the picture.
     sentences : list of str
-        What was released and what is left of the budget; empty if nothing was paid.
+        Sentences about the release and the remaining budget; empty if nothing was paid.
         They are printed after the files are written: a closed pipe loses no release.
     """
 
@@ -114,7 +114,7 @@ def _synthesize(options: TypedOptions) -> None:
         _draw_and_write(source, n, seed, options)
     except BaseException:
         if not is_certificate:
-            # What was paid for is printed if it cannot be written.
+            # A release that was paid for is printed if it cannot be written.
             print(source.certificate.to_json())
         raise
 

@@ -74,7 +74,7 @@ def _topics(options: TypedOptions) -> None:
     """
     from curvedp import PrivateKMeans
 
-    # What can be refused is refused before the ledger is charged.
+    # Wrong options are refused before the ledger is charged.
     _check_outputs(options)
     delta = options["delta"]
     if options["epsilon"] is not None and delta is None:
@@ -105,7 +105,7 @@ def _topics(options: TypedOptions) -> None:
         phrases = _describe(model, vocabulary, options["phrases"])
         _write_and_print(model, phrases, options)
     except BaseException:
-        # What was paid for is printed if it cannot be written.
+        # A release that was paid for is printed if it cannot be written.
         print(model.certificate_.to_json())
         raise
 

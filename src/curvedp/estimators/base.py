@@ -68,11 +68,11 @@ class PendingRelease(NamedTuple):
     mechanism : Mechanism
         The calibrated mechanism.
     data : Any
-        What the mechanism reads: the statistic's value, or the records.
+        The data that the mechanism reads: the statistic's value, or the records.
     choice : Choice
         Why this mechanism was taken, for the certificate.
     title : str
-        What is released, in words; empty for the estimator's own name.
+        A description of the released value; empty for the estimator's own name.
     """
 
     mechanism: Mechanism
@@ -206,7 +206,7 @@ class PrivateEstimator(BaseEstimator):
         Parameters
         ----------
         pending : sequence of PendingRelease
-            What is to be released.
+            The releases that are about to be drawn.
         privacy_unit : ProtectedUnit, optional
             Whose data are protected. By default each statistic says it.
 
@@ -522,9 +522,9 @@ class BallEstimator(PrivateEstimator):
         chosen : ChosenMechanism
             The calibrated mechanism, and why it was chosen.
         records : Records
-            What the statistic is computed from.
+            The records from which the statistic is computed.
         title : str
-            What is released, in words.
+            A description of the released value.
         privacy_unit : ProtectedUnit
             Whose data are protected.
 
@@ -553,9 +553,9 @@ class BallEstimator(PrivateEstimator):
         chosen : ChosenMechanism
             The calibrated mechanism, and why it was chosen.
         records : Records
-            What the statistic is computed from.
+            The records from which the statistic is computed.
         title : str
-            What is released, in words.
+            A description of the released value.
         """
         return pending_release_of(chosen, records, title)
 
@@ -573,9 +573,9 @@ def pending_release_of(
     chosen : ChosenMechanism
         The calibrated mechanism, and why it was chosen.
     records : Records
-        What the statistic is computed from.
+        The records from which the statistic is computed.
     title : str
-        What is released, in words.
+        A description of the released value.
 
     Returns
     -------
@@ -599,7 +599,7 @@ def _check_titles(titles: list[str]) -> None:
     Parameters
     ----------
     titles : list of str
-        What is released, in words, for each pending release.
+        A description of each released value.
 
     Raises
     ------
@@ -625,7 +625,7 @@ def _protects_records(
     mechanisms : sequence of Mechanism
         The mechanisms that are about to draw.
     privacy_unit : ProtectedUnit or None
-        What the estimator protects; None if the statistics say it.
+        The privacy unit of the estimator; None if the statistics state it.
     """
     units = [
         privacy_unit or mechanism.statistic.privacy_units[0] for mechanism in mechanisms
@@ -642,12 +642,12 @@ def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
     Parameters
     ----------
     pending : sequence of PendingRelease
-        What is to be released.
+        The releases that are about to be drawn.
 
     Returns
     -------
     list
-        What the `draw` of each mechanism takes. NOT private.
+        The data that the `draw` of each mechanism takes. NOT private.
     """
     with quiet_about_records():
         prepared = [item.mechanism.prepare_data(item.data) for item in pending]
@@ -700,7 +700,7 @@ def choose_private_ball(
     statistic : BallSearchStatistic
         The statistic, together with the public outer ball of the search.
     guarantee : Guarantee
-        What search and release must meet together.
+        The guarantee of search and release together.
     in_memory : bool
         Whether the records are in memory; chunked records are streamed.
 

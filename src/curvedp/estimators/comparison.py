@@ -56,7 +56,7 @@ from curvedp.statistics.searched_ball import default_outer_radius
 _BALL_SHARE = 0.2
 _TEST_SHARE = 0.6
 
-# A ledger's entry has a label of at most so many characters.
+# The label of a ledger's entry has at most this many characters.
 _LONGEST_LABEL = 200
 
 
@@ -83,7 +83,7 @@ class GroupComparison(NamedTuple):
     spread : float
         The root mean square distance of the records to their own group's mean.
     warnings : tuple of str
-        What makes a part of the result doubtful. They are not issued as Python
+        Reasons to doubt a part of the result. They are not issued as Python
         warnings: where those are errors, the parts that were paid for would be lost.
     """
 
@@ -154,8 +154,8 @@ def compare_groups(
     center : point, optional
         The center of the public ball.
     guarantee : GDP
-        What the comparison meets for replacing one record within its group, or one
-        person with all their records.
+        The guarantee of the comparison for replacing one record within its group, or
+        one person with all their records.
     level : float
         The level of the test: the largest probability with which it rejects although
         all groups are drawn from one distribution.
@@ -163,7 +163,7 @@ def compare_groups(
         The number of permutations of the records between the groups with which the
         test compares them.
     names : sequence of str, optional
-        What the groups are called: 1, 2, … by default.
+        The names of the groups: 1, 2, … by default.
     groups : sequence of arrays, optional
         For each sample the people to whom its records belong. Nobody may be in two.
     ledger : Ledger, optional
@@ -275,7 +275,7 @@ def compare_pairs(
     center : point, optional
         The center of the public ball.
     guarantee : GDP
-        What the comparison meets.
+        The guarantee of the comparison.
     level : float
         The level of the test: the largest probability with which it rejects although
         both measurements are alike.
@@ -283,7 +283,7 @@ def compare_pairs(
         The number of times that the members of pairs are swapped at random, with which
         the test compares them.
     names : sequence of str, optional
-        What the two measurements are called: 1 and 2 by default.
+        The names of the two measurements: 1 and 2 by default.
     groups : array, optional
         One public id of a person for each pair, if a person may have several. By
         default each pair is a person of its own, whom the ledger counts.
@@ -381,7 +381,7 @@ def _rehearse_pairs(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison must meet.
+        The guarantee of the whole comparison.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
@@ -436,14 +436,14 @@ def _release_pairs(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison meets. Of μ², the ball takes a fifth if it is found;
-        of what is left the test takes 0.6 and the means 0.4.
+        The guarantee of the whole comparison. Of μ², the ball takes a fifth if it is
+        found privately; of the rest the test takes 0.6 and the means 0.4.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
         The number of permutations of the test.
     names : array of str
-        What the two measurements are called.
+        The names of the two measurements.
     persons : sequence of ids
         The person of each pair.
     label : str
@@ -569,7 +569,7 @@ def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
     test : PermutationTest
         The released test.
     names : sequence of str
-        What the groups are called.
+        The names of the groups.
     """
     groups = " and ".join(names)
     if len(names) > 2:
@@ -595,7 +595,7 @@ def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
     Parameters
     ----------
     names : sequence of str, or None
-        What the groups are called.
+        The names of the groups.
     n_samples : int
         How many groups there are.
 
@@ -626,7 +626,7 @@ def _is_printable_text(name: object) -> bool:
     Parameters
     ----------
     name : object
-        What the caller gave as the name of a sample.
+        The caller's name of a sample, which may be anything.
     """
     return isinstance(name, str) and bool(name.strip()) and name.isprintable()
 
@@ -658,13 +658,13 @@ def _rehearse(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison must meet.
+        The guarantee of the whole comparison.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
         The number of permutations of the test.
     names : array of str
-        What the groups are called.
+        The names of the groups.
     groups : sequence of arrays, or None
         For each sample the people to whom its records belong.
 
@@ -746,14 +746,14 @@ def _release_comparison(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison meets. Of μ², the ball takes a fifth if it is found;
-        of what is left the test takes 0.6 and the means 0.4.
+        The guarantee of the whole comparison. Of μ², the ball takes a fifth if it is
+        found privately; of the rest the test takes 0.6 and the means 0.4.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
         The number of permutations of the test.
     names : array of str
-        What the groups are called.
+        The names of the groups.
     groups : sequence of arrays, or None
         For each sample the people to whom its records belong.
     ledger : Ledger or None

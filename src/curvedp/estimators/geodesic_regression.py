@@ -538,7 +538,7 @@ def _read_data(
     Returns
     -------
     x : array of shape (n, k)
-        The predictors; what is no number is NaN.
+        The predictors; whatever is not a number becomes NaN.
     Y : array of shape (n, *point_shape)
         The responses.
 

@@ -1,5 +1,5 @@
 """Private k-means: centers, sizes and spreads of clusters on a manifold, in one release.
-What the stages of the release are is in `curvedp.mechanisms.staged.kmeans`, and
+The stages of the release are in `curvedp.mechanisms.staged.kmeans`, and
 docs/theory/clusters.md proves what they cost.
 """
 
@@ -47,7 +47,7 @@ from curvedp.statistics.searched_ball import default_outer_radius
 # a cluster, of 1000 records 1 of 8, of 4000 and 20000 records none.
 _FEW_IN_WIDE_SEARCH = 4000
 
-# What stands for a number of clusters that is chosen from released numbers.
+# The value of `n_clusters` with which the number is chosen from released numbers.
 _PRIVATE = "private"
 
 
@@ -192,7 +192,7 @@ class PrivateKMeans(PrivateTransformer):
         Warns
         -----
         ReleaseWarning
-            Before anything is paid, if there are too few records for so many clusters.
+            Before anything is paid, if the clusters are too many for the records.
         """
         self._validate_params()
         data, n, privacy_unit = self._load_data(X, groups)
@@ -264,7 +264,7 @@ class PrivateKMeans(PrivateTransformer):
         Returns
         -------
         Clusters
-            What is released, with the public region in which centers are searched.
+            The statistic, with the public region in which centers are searched.
 
         Raises
         ------

@@ -181,7 +181,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     _name = "class means"
     _column = "mdm"
     _adjacencies = ("replace-one", ADD_REMOVE)
-    # What one public part of the records is called, and what is protected within it.
+    # The name of one public part of the records, and what is protected within it.
     _part_name: ClassVar[str] = "class"
     _record_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.RECORD_IN_CLASS
     _person_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.PERSON_IN_CLASS
@@ -695,7 +695,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         labels : Labels or ChunkedLabels
             The class of each record.
         titles : sequence of str
-            What is released for each class, in words.
+            A description of the released value of each class.
 
         Returns
         -------

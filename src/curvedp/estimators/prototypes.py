@@ -71,7 +71,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     counts_ : ndarray
         The noisy number of records, or of people, of each class.
     is_known_ : ndarray of bool
-        Which classes have so many records that their prototype is not noise alone. No
+        Which classes have enough records that their prototype is not noise alone. No
         record is assigned to another class, if there is one that is known.
     classifier_ : Prototypes
         The released numbers, with the standard deviations of their noise.

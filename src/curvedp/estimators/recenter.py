@@ -67,10 +67,10 @@ SCHEMA = "curvedp-recenter/1"
 _MEAN_SHARE = 0.8
 _DISPERSION_SHARE = 1 - _MEAN_SHARE
 
-# A ledger's entry has a label of at most so many characters.
+# The label of a ledger's entry has at most this many characters.
 _LONGEST_LABEL = 200
 
-# A domain has at least so many records, or people.
+# A domain has at least this many records, or people.
 _LEAST_RECORDS = 2
 
 # The widest ball of a dispersion, as a fraction of the convexity radius π/(2√κ). No mean
@@ -170,7 +170,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         The parameters with which it was fitted. `target_domain_` is None where
         `transform` takes records for a new domain.
     certificates_ : list of Certificate
-        Those of the references in the order of `domains_`, then those of the
+        The certificates of the references in the order of `domains_`, then those of the
         dispersions.
 
     Notes
@@ -658,7 +658,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         Raises
         ------
         ParameterError
-            If the file is no such file, or a value is not that of its certificate.
+            If `save` did not write the file, or a value differs from its certificate.
         """
         parameters, releases = read_published(path, SCHEMA)
         return _recenter_from(path, parameters, releases)
@@ -688,7 +688,7 @@ def _recenter_from(
     Raises
     ------
     ParameterError
-        If the parameters are not those of a `PrivateRecenter`.
+        If the parameters do not describe a `PrivateRecenter`.
     """
     problem = f"{path} does not hold a saved PrivateRecenter"
     try:
@@ -747,7 +747,7 @@ def _are_domains(domains: list[Any], target_domain: Any) -> bool:
     Parameters
     ----------
     domains : list
-        What the file calls its domains: different texts or numbers, at least one.
+        The labels of the domains in the file: different texts or numbers, at least one.
     target_domain : JSON value
         One of them, or None.
     """
@@ -998,7 +998,7 @@ def _one_of_two(domains: Any, subjects: Any) -> Any:
 def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
     """Return the domain of each record, and the people to protect or None.
 
-    The domains are those that are given, else those of extended labels, else the
+    The domains are the ones that are given, else those in extended labels, else the
     groups.
 
     Parameters
@@ -1076,7 +1076,7 @@ def _check_persons_in_domains(labels: Labels, persons: Any) -> None:
     Raises
     ------
     ParameterError
-        If there is such a person or such a domain.
+        If a person is in several domains, or a domain has one person.
     """
     person_index = encode_persons(persons, len(labels.codes))
     _, first_record = np.unique(person_index, return_index=True)

@@ -118,7 +118,7 @@ def check_ledger_can_pay(
     guarantee : GDP
         The guarantee of all parts together.
     unit : PrivacyUnit
-        What the parts protect, such as one record.
+        The privacy unit of the parts, such as one record.
     release_name : str
         The name of the release that has several parts, such as "comparison". It is
         for the error message.
@@ -153,11 +153,11 @@ def check_counts(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
     Parameters
     ----------
     ledger : Ledger
-        What pays.
+        The ledger that pays.
     unit : PrivacyUnit
-        What is protected.
+        The privacy unit.
     release_name : str
-        What protects it, for the message, such as "comparison".
+        The name of the release, for the message, such as "comparison".
 
     Raises
     ------

@@ -137,7 +137,7 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         groups : sequence of n ids, or None
             The person to whom each record belongs.
         classes : sequence of labels, or None
-            The public set of classes; None takes those that occur.
+            The public set of classes; None takes the classes that occur.
         min_records : int
             The smallest number of records, and of people, that is accepted.
 

@@ -300,7 +300,7 @@ class PrivateSynthesizer(PrivateEstimator):
         Returns
         -------
         ProtectedUnit
-            What the certificate says is protected.
+            The privacy unit that the certificate states.
         """
         is_person = groups is not None
         has_public_labels = y is not None and self.classes is None

@@ -445,7 +445,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         Parameters
         ----------
         components : int, optional
-            How many geodesics; by default up to three of those that were kept.
+            How many geodesics to draw; by default all components, but at most three.
 
         Returns
         -------

@@ -172,7 +172,7 @@ class _InterruptedKMeans(KMeansMechanism):
         histogram : NoisyHistogram
             The noisy number of records that are nearest to each candidate.
         start : NoisyStart
-            What the first stages have released.
+            The results that the first stages have released.
         """
         arrays = (candidates, histogram.counts, *start.subspace)
         content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
@@ -442,14 +442,14 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         data : ClusterData, optional
             Records, over which the sum of that stage is computed.
 
         Raises
         ------
         ParameterError
-            If the sums are not those of a run. This never depends on records.
+            If no run has these sums. This never depends on records.
         """
         log = _StageLog(len(rounds))
         mechanism = self._mechanism(self._count(rounds), log)
@@ -488,7 +488,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
         if not rounds:
             return self.plan.public_count
@@ -511,7 +511,7 @@ class ClusterSchedule(Schedule):
         stage : ClusterStage
             The stage.
         public_state : JSON value
-            What is public before the round.
+            The public state before the round.
 
         Raises
         ------
@@ -547,7 +547,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
         run = self.replay(rounds)
         if run.clustering is not None:
@@ -560,7 +560,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -583,7 +583,7 @@ class ClusterSchedule(Schedule):
         index : int
             The number of the round.
         stated : object
-            What arrived from the server: the sums of all earlier rounds.
+            The server's message: the sums of all earlier rounds.
 
         Raises
         ------
@@ -623,7 +623,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         pair : object
-            What arrived: a list of the sum and of the sites in it.
+            The server's message: a list of the sum and of the sites in it.
 
         Raises
         ------
@@ -669,7 +669,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -689,7 +689,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released, as the server states it.
+            The released sums of all rounds, as the server states them.
         stated_states : sequence
             Not used: the rounds are the public state.
 

@@ -21,7 +21,7 @@ from curvedp.statistics.searched_ball import default_outer_radius
 if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
 
-# What stands for a number of clusters that is chosen from released numbers.
+# The value of `n_clusters` with which the number is chosen from released numbers.
 _PRIVATE = "private"
 
 # The stages of k-means: at most five searches of two sums each for a center (one sum on

@@ -123,7 +123,7 @@ def reply_to(
     settings : str
         The path of the site's settings file.
     state_text : str or None
-        What the site remembers of this session, as JSON; None at first.
+        The site's memory of this session, as JSON; None at first.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def reply_to(
         The answer, or {"refused": code} with one of `masking.REFUSALS`. The full reason
         may name the site's budget or its files, so it is only logged at the site.
     state_text : str or None
-        What the site remembers now; None after a refusal, which changes nothing.
+        The site's new memory; None after a refusal, which changes nothing.
     """
     try:
         request = json.loads(str(text))
@@ -537,7 +537,7 @@ class _Carrier:
         threads : sequence of Thread
             One for each awaited answer.
         answers : mapping
-            What the threads have received so far.
+            The answers that the threads have received so far.
         """
         begin = time.monotonic()
         time_allowed = self._timeout
@@ -559,7 +559,7 @@ class _Carrier:
         Parameters
         ----------
         reply : FlowerObject
-            What arrived from a node.
+            The node's reply, which may be anything.
 
         Returns
         -------

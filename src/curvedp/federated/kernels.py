@@ -287,7 +287,7 @@ class BallKernel(Kernel):
         Parameters
         ----------
         state_rows : array
-            What the noisy sums gave: one row for each class (`PublicState.to_row`).
+            The new public state: one row for each class (`PublicState.to_row`).
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -434,9 +434,9 @@ class BallKernel(Kernel):
         Parameters
         ----------
         question : Question
-            What the round asked of the records.
+            The question that the round asked.
         state_rows : array
-            What was public before the round, one row for each class.
+            The public state before the round, one row for each class.
         noisy_sum : array
             The noisy sums of all classes, one after the other.
         counts : sequence of int
@@ -499,9 +499,9 @@ class BallKernel(Kernel):
         Parameters
         ----------
         question : Question
-            What the round asks of the records.
+            The question that the round asks.
         state_rows : array
-            What is public before the round, one row for each class.
+            The public state before the round, one row for each class.
         records : array of shape (n, *point_shape)
             Records of one class.
         label : int
@@ -713,7 +713,7 @@ class MeanKernel(BallKernel):
         Parameters
         ----------
         state_rows : array
-            What is public after the last round, one row for each class.
+            The public state after the last round, one row for each class.
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -783,7 +783,7 @@ class ClassMeansKernel(MeanKernel):
         Parameters
         ----------
         state_rows : array
-            What is public after the last round, one row for each class.
+            The public state after the last round, one row for each class.
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -839,7 +839,7 @@ class DispersionKernel(MeanKernel):
         Parameters
         ----------
         state_rows : array
-            What the last round gave, in one row.
+            The result of the last round, in one row.
         noise : float
             Not used: nothing is shrunk.
 
@@ -954,7 +954,7 @@ class MomentKernel(BallKernel):
         Parameters
         ----------
         state_rows : array
-            What is public between rounds, in one row of numbers.
+            The public state between rounds, as one row of numbers.
 
         Returns
         -------

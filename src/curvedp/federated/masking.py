@@ -862,7 +862,7 @@ class UnmaskedSum(NamedTuple):
         The sum over the surviving sites, modulo 2^64.
     seeds : dict
         By surviving site, the seed of its chain for this number of lost sites, from
-        which the server computes the surplus noise; empty where there is none.
+        which the server computes the surplus noise; empty if there is no surplus.
     """
 
     total: np.ndarray
@@ -881,7 +881,7 @@ class _SharedSecrets(NamedTuple):
     announcements : mapping
         The announcement of each site, with commitments to its secrets.
     shares : mapping
-        What each site sent, by the site whose secrets the shares are of.
+        The shares that each site sent, by the site whose secrets the shares are of.
     """
 
     session: Session
@@ -1076,7 +1076,7 @@ def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> boo
     Parameters
     ----------
     answer : object
-        What arrived from the site, which may be anything.
+        The site's answer, which may be anything.
     survivors : list of int
         The surviving sites, in ascending order.
     question_hash : str
@@ -1101,7 +1101,7 @@ def _read_share(shares: Any, place: int) -> int | None:
     Parameters
     ----------
     shares : object
-        What arrived as the list of shares, in hexadecimal digits.
+        The site's list of shares in hexadecimal digits; it may be anything.
     place : int
         The share's place in the list.
 

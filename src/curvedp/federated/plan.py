@@ -100,7 +100,7 @@ class Plan(Statistic):
     Parameters
     ----------
     kernel : Kernel
-        What is added up.
+        The statistic that the sums compute.
     sites : sequence of str
         The sites' Ed25519 public keys, in hexadecimal.
     counts : sequence
@@ -534,7 +534,7 @@ class Plan(Statistic):
     def grid_exponent(self, round: int) -> int:
         """Return the exponent k of a round's grid of multiples of 2^-k.
 
-        What a record contributes is rounded to the grid. The grid resolves `_TERM_BITS`
+        The contribution of a record is rounded to the grid. The grid resolves `_TERM_BITS`
         bits of it, unless sums with 64 standard deviations of noise could then reach
         2^`_SUM_BITS` and overflow. Then the grid is coarser.
 
@@ -708,7 +708,7 @@ class Plan(Statistic):
         round : int
             The number of the round.
         state_rows : array
-            What is public before the round, such as the current estimate; one row for
+            The public state before the round, such as the current estimate; one row for
             each class.
         records : array of shape (records, *point_shape)
             The site's records of the class.
@@ -740,7 +740,7 @@ class Plan(Statistic):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
 
         Returns
         -------
@@ -806,7 +806,7 @@ class Plan(Statistic):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Returns
         -------

@@ -203,7 +203,7 @@ class Question(ABC):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -227,7 +227,7 @@ class Question(ABC):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (length,)
             The noisy sum of the rows.
         n : int
@@ -235,7 +235,7 @@ class Question(ABC):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's share of the budget of all rounds so far that asked this kind
+            This round's share of the budget of all rounds so far that asked the same kind
             of question in this ball. An average of their answers with these weights has
             the least noise.
 
@@ -289,7 +289,7 @@ class FirstCenter(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round; not used, because this question is first.
+            The public state before the round; not used, because this question is first.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -321,7 +321,7 @@ class FirstCenter(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -458,7 +458,7 @@ class CountDistances(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the outer ball.
 
@@ -492,7 +492,7 @@ class CountDistances(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -625,7 +625,7 @@ class StepToMean(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         """
         return state.median_distance if self.coarse else state.radius
 
@@ -638,7 +638,7 @@ class StepToMean(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -670,7 +670,7 @@ class StepToMean(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -728,7 +728,7 @@ class SquaredDistance(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -755,7 +755,7 @@ class SquaredDistance(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -796,7 +796,7 @@ class SecondMomentRows(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round; its radius is r.
+            The public state before the round, with the radius r.
         points : array of shape (records, d)
             The records, which are vectors.
 
@@ -823,7 +823,7 @@ class SecondMomentRows(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int

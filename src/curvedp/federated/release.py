@@ -298,7 +298,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         Parameters
         ----------
         stage : mapping
-            What the certificate records of the round. Its field "lost" has the keys of
+            The record of the round in a certificate. Its field "lost" has the keys of
             the lost sites.
         """
         lost_keys = stage.get("lost", ())
@@ -377,7 +377,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
         The server's copy of the agreed terms.
     ask : callable
         The transport. It sends a request (JSON values) to each of several sites, given
-        by their indices, and returns the answers of those that answered in time.
+        by their indices, and returns the answers that came in time.
 
     Returns
     -------
@@ -393,7 +393,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     Warns
     -----
     ReleaseWarning
-        Before anything is asked of a site, if there are too few records for so many
+        Before the sites are asked anything, if there are too few records for so many
         clusters.
 
     Examples
@@ -471,7 +471,7 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
 def hash_question(round_terms: RoundTerms) -> bytes:
     """Return a hash of the question that a round asks of the sites.
 
-    It covers what is public before the round, and how much noise the sum gets. The
+    It covers the public state before the round, and how much noise the sum gets. The
     masks of two sites cancel only if both have the same hash (`Party.mask`).
 
     Parameters
@@ -503,7 +503,7 @@ class _FinishedRun:
         Parameters
         ----------
         rounds : list of Round
-            What the rounds have released.
+            The released sums of the rounds.
         """
         self._rounds = rounds
 
@@ -526,7 +526,7 @@ class _Run:
     rounds : list of Round
         The sums so far.
     public_states : list of JSON values
-        What was public before each round.
+        The public state before each round.
     """
 
     def __init__(self, plan: Plan, ask: Ask) -> None:
@@ -648,7 +648,7 @@ class _Run:
         sender : int
             The site that answered.
         answer : object
-            What arrived from it.
+            The site's answer, which may be anything.
 
         Returns
         -------
@@ -816,7 +816,7 @@ class _Run:
         Parameters
         ----------
         answers : dict
-            What the sites answered, by their indices.
+            The answers of the sites, by their indices.
 
         Returns
         -------
@@ -842,7 +842,7 @@ def _masked_bytes(answer: Any) -> bytes:
     Parameters
     ----------
     answer : object
-        What arrived from the site, which may be anything.
+        The site's answer, which may be anything.
 
     Returns
     -------

@@ -44,7 +44,7 @@ class RoundTerms:
     index : int
         The number of the round.
     public_state : JSON value
-        What is public before the round. The question depends on it, and the server
+        The public state before the round. The question depends on it, and the server
         sends it to all sites.
     length : int
         The number of entries of the sum.
@@ -57,7 +57,7 @@ class RoundTerms:
     exponent : int
         The k of the grid 2^-k.
     details : mapping
-        What a certificate records of the round beside these numbers.
+        Further facts about the round for its record in a certificate.
     """
 
     index: int
@@ -119,7 +119,7 @@ class Schedule(ABC):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
 
     @abstractmethod
@@ -129,7 +129,7 @@ class Schedule(ABC):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class Schedule(ABC):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Schedule(ABC):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released, as the server states it.
+            The released sums of all rounds, as the server states them.
         stated_states : sequence
             The public states as the server states them.
 
@@ -276,7 +276,7 @@ class FixedSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
         if len(rounds) >= len(self._indices):
             return None
@@ -288,7 +288,7 @@ class FixedSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released. Not used: all terms are known in advance.
+            The released sums of all rounds. Not used: all terms are known in advance.
         """
         return [self._round_terms(index, None) for index in self._indices]
 
@@ -300,7 +300,7 @@ class FixedSchedule(Schedule):
         index : int
             The number of the round.
         stated : object
-            What arrived from the server.
+            The server's message, which may be anything.
 
         Raises
         ------
@@ -340,7 +340,7 @@ class FixedSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
         """
         plan = self.plan
         precisions = []
@@ -362,7 +362,7 @@ class FixedSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released, as the server states it.
+            The released sums of all rounds, as the server states them.
         stated_states : sequence
             The public states as the server states them.
         """
@@ -385,7 +385,7 @@ class FixedSchedule(Schedule):
         index : int
             The number of the round.
         public_state : JSON value
-            What is public before the round.
+            The public state before the round.
         """
         plan = self.plan
         return RoundTerms(

@@ -191,7 +191,7 @@ def derive_key(secret: bytes, *info: bytes | int) -> bytes:
     secret : bytes
         The secret.
     *info : bytes or int
-        What the key is for, such as the name of a purpose and the number of a round.
+        The purpose of the key, such as a name and the number of a round.
         Each part enters with its length, so that different purposes never give the
         same key.
 

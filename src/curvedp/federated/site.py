@@ -71,7 +71,7 @@ class Site(Party):
     Raises
     ------
     ParameterError
-        If the records are not those of the plan, by number, shape, classes or persons.
+        If the number, shape, classes or persons of the records are not as in the plan.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class Site(Party):
         Parameters
         ----------
         earlier_questions : list of RoundTerms
-            What earlier rounds must have asked, as it follows from the server's
+            The terms of earlier rounds, as it follows from the server's
             statement; empty if questions do not depend on earlier sums.
 
         Raises
@@ -470,7 +470,7 @@ class Site(Party):
         Raises
         ------
         ParameterError
-            If shapes, classes, persons or counts are not those of the plan, or a person
+            If shapes, classes, persons or counts are not as in the plan, or a person
             has records in several classes.
         """
         kernel = self.plan.kernel

@@ -58,7 +58,7 @@ _ADD_REMOVE = ADJACENCIES[1]
 # How many entries the notebook's view of a ledger shows.
 _ENTRIES_SHOWN = 10
 
-# What a total promises whose entries are about different partitions. A guarantee within
+# What the total of entries about different partitions promises. A guarantee within
 # the classes of one partition compares data sets in which the record that differs keeps
 # its class there. All of them hold together if it keeps its class in each partition.
 SEVERAL_PARTITIONS = (
@@ -78,9 +78,9 @@ class Entry(NamedTuple):
     number : int
         Its position, from 1 on.
     label : str
-        What was released.
+        The label of the release.
     guarantee : Guarantee
-        What was charged, in the definition in which the ledger counts.
+        The charged guarantee, in the definition in which the ledger counts.
     partition, group : str or None
         The group of a partition of the records that it is about; None if it is about
         all records.
@@ -139,7 +139,7 @@ class Ledger:
         The file, which only its owner can read. It is made if `budget` is given and
         there is no file.
     budget : Guarantee, optional
-        What may be spent in all, in any definition whose cost adds up (the table of
+        The whole budget, in any definition whose cost adds up (the table of
         docs/howto/budget.md). For an existing file it must be the file's.
     key : path, optional
         A file with at least 32 random bytes that only its owner may read (`write_key`
@@ -193,7 +193,7 @@ class Ledger:
         path : path
             The file of the ledger.
         budget : Guarantee, optional
-            What may be spent in all. For an existing file it must be the file's.
+            The whole budget. For an existing file it must be the file's.
         key : path, optional
             A file with the secret key of the hashes that chain the entries.
         unit : PrivacyUnit or str, optional
@@ -238,10 +238,10 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or PrivacyProfile
-            What the release satisfies. If it is of another definition than the
+            The guarantee of the release. If it is of another definition than the
             ledger's, it is converted, never to a stronger statement.
         label : str
-            What is released, for people to read: at most 200 printable characters.
+            A description of the release for people: at most 200 printable characters.
         partition, group : str, optional
             Both or none. Releases about disjoint groups of a partition cost only as
             much as the most expensive group. This is sound if a record's group is
@@ -301,11 +301,11 @@ class Ledger:
         Parameters
         ----------
         guarantees : sequence of Guarantee or PrivacyProfile
-            What each of the releases satisfies. As with `spend`'s groups, a record's
+            The guarantee of each release. As with `spend`'s groups, a record's
             group must be public and fixed, and if people are protected, all records of
             a person must be in one group.
         label : str
-            What is released, for people to read: at most 200 printable characters.
+            A description of the release for people: at most 200 printable characters.
         unit : PrivacyUnit or str, optional
             Whose data each guarantee protects. Of several groups, what is protected is
             a record or person within its group, and it is charged so.
@@ -348,11 +348,11 @@ class Ledger:
             The guarantee, or the privacy profile, of each release that the entry pays
             for.
         label : str
-            What the entry is called.
+            A short description of the release.
         partition, group : str or None
             The partition of the records, and the group of it that the release is about.
         facts : _Facts
-            What the caller states about the release: unit, n, space and statistic.
+            Facts that the caller states: unit, n, space and statistic.
 
         Returns
         -------
@@ -393,7 +393,7 @@ class Ledger:
             Returns
             -------
             dict
-                What the line says, as JSON values.
+                The content of the line, as JSON values.
             """
             state.check_unit(checked_facts.unit)
             try:
@@ -540,7 +540,7 @@ class Ledger:
         return self._state().head
 
     def extends(self, head: str) -> bool:
-        """Return whether the entry of this hash, noted earlier, is still in the ledger.
+        """Return whether the ledger still has the entry with a hash that was noted earlier.
 
         If it is not, entries were taken back.
 
@@ -799,7 +799,7 @@ class Ledger:
         Parameters
         ----------
         state : State
-            What the file said when it was read.
+            The state of the file when it was read.
         """
         if self._last_state is None or state.number >= self._last_state.number:
             self._last_state = state
@@ -840,7 +840,7 @@ class _PlannedFile:
     Attributes
     ----------
     budget, unit : Guarantee, and PrivacyUnit or None
-        What the first line of the file will say.
+        The content of the first line of the file.
     witness : (int, str) or None
         Number and hash of an entry that must be in the file, once one of the copies
         has seen the file; None before. A copy that finds no file then knows that it
@@ -883,7 +883,7 @@ def entry_row(entry: Entry) -> tuple[str, ...]:
     Parameters
     ----------
     entry : Entry
-        What was charged for one release.
+        The entry of one release.
 
     Returns
     -------
@@ -905,7 +905,7 @@ def _html_row(entry: Entry) -> str:
     Parameters
     ----------
     entry : Entry
-        What was charged for one release.
+        The entry of one release.
     """
     cells = "".join(f"<td>{escape(text)}</td>" for text in entry_row(entry))
     return f"<tr>{cells}</tr>"
@@ -919,7 +919,7 @@ def _facts_in_words(entry: Entry) -> str:
     Parameters
     ----------
     entry : Entry
-        What was charged for one release.
+        The entry of one release.
 
     Returns
     -------
@@ -964,9 +964,9 @@ def _check_same(
     path : Path
         The file, for messages.
     state : State
-        What the file says: its budget, its unit, and what was spent.
+        The state of the file: its budget, its unit, and what was spent.
     budget, unit : Guarantee and PrivacyUnit, or None
-        What the caller of `Ledger` passes; None if nothing is passed.
+        The arguments of `Ledger`; None where nothing is passed.
 
     Raises
     ------
@@ -1107,7 +1107,7 @@ def _check_text(name: str, text: Any) -> None:
     name : str
         The parameter's name, for error messages.
     text : object
-        What the caller passes.
+        The text that the caller passes, which may be anything.
 
     Raises
     ------

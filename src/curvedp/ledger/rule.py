@@ -72,9 +72,9 @@ class Charge:
         The account into which it converts the rest of an (ε, δ) budget; None if it
         converts nothing.
     total : Cost
-        What is spent in all, with it.
+        The total of all entries, with this one.
     group_total : Cost or None
-        What its group of a partition has spent, with it; None without a partition.
+        The total of its group of a partition, with this entry; None without one.
     """
 
     guarantee: Guarantee
@@ -112,7 +112,7 @@ class State:
     Attributes
     ----------
     budget : Guarantee
-        What may be spent in all.
+        The whole budget.
     number : int
         The position of the last entry.
     head : str
@@ -121,12 +121,13 @@ class State:
         The filter in which entries are counted: the budget, or what the rest of an (ε,
         δ) budget was converted into.
     total : Cost
-        What the account has spent. Of a partition only its most expensive group counts.
+        The total cost in the account's definition. Of a partition only its most
+        expensive group counts.
     spent_before_conversion : Cost
-        What of an (ε, δ) budget had been spent when the rest was converted; empty if
-        nothing was converted.
+        The part of an (ε, δ) budget that had been spent when the rest was converted;
+        empty if nothing was converted.
     groups : dict
-        What each group of each partition has spent.
+        The total of each group of each partition.
     max_group_cost : dict
         For each partition, the largest of these costs, component by component.
     unit : PrivacyUnit or None
@@ -155,7 +156,7 @@ class State:
         Parameters
         ----------
         budget : Guarantee
-            What may be spent in all.
+            The whole budget.
         head : str
             The hash of the file's first line.
         unit : PrivacyUnit or None
@@ -178,7 +179,7 @@ class State:
         Parameters
         ----------
         guarantee : Guarantee
-            What the release satisfies.
+            The guarantee of the release.
         partition, group : str or None
             The group of a partition that the entry is about; None if it is about all
             records.
@@ -217,7 +218,7 @@ class State:
         Parameters
         ----------
         guarantees : sequence of Guarantee
-            What each of the releases satisfies; at least one.
+            The guarantees of the releases; at least one.
         partition, group : str or None
             The group of a partition that the entry is about; None if it is about all
             records.
@@ -302,7 +303,7 @@ class State:
         Parameters
         ----------
         account : Guarantee
-            What the rest of the budget allows, in that definition.
+            The guarantee that the rest of the budget allows, in that definition.
 
         Returns
         -------
@@ -494,7 +495,7 @@ class State:
         Returns
         -------
         Totals
-            What is spent in all, and by the group.
+            The new total, and the new total of the group.
         """
         if partition is None:
             return Totals(_add_costs(self.total, entry_cost), None)
@@ -637,7 +638,7 @@ def is_freeze(body: dict[str, Any]) -> bool:
     Parameters
     ----------
     body : dict
-        What the line says, as JSON values.
+        The content of the line, as JSON values.
     """
     return "frozen" in body
 
@@ -672,7 +673,7 @@ def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
     Parameters
     ----------
     body : dict
-        What the line says, as JSON values.
+        The content of the line, as JSON values.
 
     Returns
     -------
@@ -732,7 +733,7 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
     Returns
     -------
     Totals
-        What is spent in all, and by the entry's group.
+        The new total, and the new total of the entry's group.
 
     Raises
     ------

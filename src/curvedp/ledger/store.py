@@ -176,7 +176,7 @@ def create(path: Path, first_body: dict[str, Any], key: bytes | None) -> None:
     path : Path
         Where the ledger will be.
     first_body : dict
-        What the first line states: the budget and so on.
+        The content of the first line: the budget and so on.
     key : bytes or None
         The key of the hashes.
 
@@ -248,7 +248,7 @@ def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
     Raises
     ------
     ParameterError
-        If there is such a folder. The message says how to close it.
+        If others can make files there. The message says how to prevent that.
     """
     if not _IS_POSIX:
         return
@@ -285,7 +285,7 @@ def _check_file_beside(
     Raises
     ------
     LedgerCorrupted
-        If there is such a file.
+        If SQLite did not make the file.
     """
     try:
         status = beside.lstat()
@@ -566,7 +566,7 @@ def append(
     connection : sqlite3.Connection
         An open transaction on the ledger.
     body : dict
-        What the line says, as JSON values.
+        The content of the line, as JSON values.
     key : bytes or None
         The key of the hashes, if the ledger has one.
 

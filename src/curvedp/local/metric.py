@@ -82,7 +82,7 @@ class MetricLaplace(LocalMechanism):
     epsilon : float
         ε per unit of distance: per kilometer on `Earth()`, per radian on a sphere.
     public_point : array, optional
-        What stands for a record that cannot be read; the origin by default.
+        The record that replaces one that cannot be read; the origin by default.
     insist : bool
         Whether a report that is mostly noise, in high dimension, is wanted all the
         same.
@@ -94,7 +94,7 @@ class MetricLaplace(LocalMechanism):
     expected_displacement : float
         The mean distance from record to report, in the unit of `epsilon`.
     certificate_ : LocalCertificate
-        What is promised; after `randomize`, about those reports.
+        The promise in full; after `randomize`, about those reports.
 
     Raises
     ------
@@ -211,7 +211,7 @@ class MetricLaplace(LocalMechanism):
         points, is_single = read_batch(self.space, X)
         with quiet_about_records():
             distances = self.space.manifold.dist(points, report_points)
-        # Volumes in the unit of ε are unit_length^dim times those of the manifold.
+        # Volumes in the unit of ε are unit_length^dim times the manifold's volumes.
         log_volume = self.space.manifold.dim * math.log(self.space.unit_length)
         values = -distances / self.scale - self._law.log_normalizer - log_volume
         return np.asarray(values[0] if is_single else values)

@@ -300,7 +300,7 @@ def _pure_epsilon(guarantee: Guarantee) -> float | None:
     Parameters
     ----------
     guarantee : Guarantee
-        What a report must satisfy.
+        The guarantee of a report.
 
     Returns
     -------

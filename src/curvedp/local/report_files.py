@@ -22,7 +22,7 @@ def report_table(
     Parameters
     ----------
     mechanism : MetricLaplace
-        What drew the reports. Its space says what a report is.
+        The mechanism that drew the reports. Its space says what a report is.
     reports : array, shape (n, *record_shape)
         The reports, one for each line of the table.
     form : str or None

@@ -185,41 +185,68 @@ class TorusLaplace:
         array, shape (m,)
             One factor for each k.
         """
-        k = np.asarray(frequencies, dtype=float).reshape(-1, self.dim)
-        rate = 1 / self.scale
+        vectors = np.asarray(frequencies, dtype=float).reshape(-1, self.dim)
         if self.dim == 1:
-            # ∫ e^{−rate·s}·cos(ks) ds over [0, π], over the same for k = 0. The cosine
-            # at the end is (−1)^k.
-            order = k[:, 0]
-            sign = np.cos(np.pi * order)
-            density_at_pi = math.exp(-math.pi * rate)
-            truncation = (1 - sign * density_at_pi) / (1 - density_at_pi)
-            return np.asarray(rate**2 / (rate**2 + order**2) * truncation)
+            return self._characteristic_on_circle(vectors[:, 0])
 
-        # By symmetry the square is eight triangles of points (s, s·t), 0 < t < 1, on which
-        # the integrand is smooth. The area element is s ds dt.
-        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-        t, t_weights = (nodes + 1) / 2, weights / 2
-        edges = np.linspace(
-            0.0, min(math.pi, _MAX_SCALES * self.scale), 4 * _PANELS + 1
-        )
-        half_widths = np.diff(edges)[:, None] / 2
-        s = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
-        s_weights = (half_widths * weights).ravel() * s
-        grid_weights = s_weights[:, None] * t_weights
-        lengths = s[:, None] * np.hypot(1.0, t)
-        density = grid_weights * np.exp(-rate * lengths)
-        total = 8 * density.sum()
-
+        s, t, masses = self._triangle_rule()
+        total = 8 * masses.sum()
         values = []
-        for a, b in k:
+        for a, b in vectors:
             # Sines cancel between the triangles. In four of them the first coordinate is
             # the larger one, in the other four the second.
-            first_larger = np.cos(a * s)[:, None] * np.cos(b * s[:, None] * t)
-            second_larger = np.cos(b * s)[:, None] * np.cos(a * s[:, None] * t)
+            first_larger = np.cos(a * s) * np.cos(b * s * t)
+            second_larger = np.cos(b * s) * np.cos(a * s * t)
             cosines = first_larger + second_larger
-            values.append(4 * np.sum(density * cosines) / total)
+            values.append(4 * np.sum(masses * cosines) / total)
         return np.array(values)
+
+    def _characteristic_on_circle(self, k: np.ndarray) -> np.ndarray:
+        """Return E cos(k·(x − p)) of a draw x about p on the circle.
+
+        This is ∫ e^{−s/scale}·cos(ks) ds over [0, π], divided by its value for k = 0.
+
+        Parameters
+        ----------
+        k : array of float, shape (count,)
+            Whole numbers.
+        """
+        rate = 1 / self.scale
+        cosine_at_pi = np.cos(np.pi * k)  # (−1)^k
+        density_at_pi = math.exp(-math.pi * rate)
+        truncation = (1 - cosine_at_pi * density_at_pi) / (1 - density_at_pi)
+        return np.asarray(rate**2 / (rate**2 + k**2) * truncation)
+
+    def _triangle_rule(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return a quadrature rule for the noise on one eighth of the square torus.
+
+        By symmetry the square is eight triangles of points (s, s·t), 0 < t < 1, on which
+        the density e^{−|(s, s·t)|/scale} is smooth. The area element is s ds dt.
+
+        Returns
+        -------
+        s : array, shape (points, 1)
+            The first coordinates of the nodes.
+        t : array, shape (nodes,)
+            The quotients of the second and the first coordinate.
+        masses : array, shape (points, nodes)
+            The density at each node, times the weight of the node.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        t = (nodes + 1) / 2
+        t_weights = weights / 2
+
+        # Gauss-Legendre nodes on each of several panels of s.
+        longest = min(math.pi, _MAX_SCALES * self.scale)
+        edges = np.linspace(0.0, longest, 4 * _PANELS + 1)
+        half_widths = np.diff(edges)[:, np.newaxis] / 2
+        middles = edges[:-1, np.newaxis] + half_widths
+        s = (middles + half_widths * nodes).reshape(-1, 1)
+        s_weights = (half_widths * weights).reshape(-1, 1) * s
+
+        lengths = s * np.hypot(1.0, t)
+        rate = 1 / self.scale
+        return s, t, s_weights * t_weights * np.exp(-rate * lengths)
 
     def sample(self, rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
         """Draw one vector of angles about each center in floats. NOT private.

@@ -25,7 +25,7 @@ LARGEST_FACTOR = 1e3
 # Differences between class centers keep at least this fraction of their length: their
 # direction classifies trials even if most of their length is noise.
 _LEAST_FACTOR = 0.1
-# James-Stein shrinkage needs so many dimensions.
+# James-Stein shrinkage needs at least this many dimensions.
 _LEAST_DIMENSION = 3
 
 # The default distance of a person's class center from the identity: with two classes,
@@ -325,7 +325,7 @@ def _simulated_centers(
     rng : numpy.random.Generator
         The generator of the noise, which is taken to be normal.
     vectors : array of shape (people, k·d)
-        The simulated people. They represent those of the mechanism.
+        The simulated people, in place of those whose records a release would read.
     n_classes : int
         The number k of classes.
 

@@ -115,7 +115,7 @@ class PrivateConnectome(BaseEstimator):
         published mean of another study: the nearer, the less noise. By default no
         correlation.
     guarantee : Guarantee
-        What the release must meet.
+        The guarantee of the release.
     ledger, label, source
         As in `PrivateFrechetMean`.
 
@@ -343,9 +343,9 @@ class PrivateConnectome(BaseEstimator):
         Parameters
         ----------
         pooling : _Pooling
-            What the entries of the released vector are.
+            The edges, or averages of edges, to which the entries of the vector belong.
         resolution, choice : str
-            What `_choose_resolution` returned.
+            The results of `_choose_resolution`.
         """
         noisy = noisy_mean_of(self.mean_)
         best = _best_estimate(noisy, pooling, np.asarray(self.mean_.ball_.center))
@@ -504,7 +504,7 @@ class ConnectomePlan:
         edge_error : float
             The standard deviation in Fisher's z.
         resolution : {"regions", "networks"}
-            What the edges are between.
+            Whether edges connect regions or networks.
         """
         _validate.positive("edge_error", edge_error)
         _validate.choice("resolution", resolution, RESOLUTIONS[1:])
@@ -564,7 +564,7 @@ def plan_connectome(
     n_networks : int, optional
         The number of networks of regions.
     guarantee : Guarantee
-        What the release must meet.
+        The guarantee of the release.
     radius : float or "private"
         The radius of the public ball into which the vector of a person's edges is
         clipped; "private" finds one with part of the budget.
@@ -672,7 +672,7 @@ class _Pooling:
         networks : sequence of k labels, or None
             The network of each region.
         resolution : {"regions", "networks"}
-            What the rows of the resulting matrix are.
+            Whether the rows of the resulting matrix are regions or networks.
         names : sequence of k texts, or None
             The names of the regions.
         """

@@ -44,7 +44,7 @@ def plot_connectome(
     level : float
         The probability that all intervals hold.
     of : {"records", "population"}
-        What the intervals are for, as in `PrivateConnectome.confidence_edges`.
+        The target of the intervals, as in `PrivateConnectome.confidence_edges`.
 
     Returns
     -------
@@ -291,10 +291,13 @@ def _chord(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     array of shape (steps, 2)
         Points of the curve.
     """
-    steps = _CHORD_STEPS[:, None]
+    steps = _CHORD_STEPS[:, np.newaxis]
     control = _BEND * (start + end) / 2
+    start_weight = (1 - steps) ** 2
+    control_weight = 2 * steps * (1 - steps)
+    end_weight = steps**2
     return np.asarray(
-        (1 - steps) ** 2 * start + 2 * steps * (1 - steps) * control + steps**2 * end
+        start_weight * start + control_weight * control + end_weight * end
     )
 
 
@@ -382,7 +385,7 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     Parameters
     ----------
     figure : Figure
-        What one of the functions here returned.
+        A figure that one of the functions here returned.
     path : str or Path
         The file.
 

@@ -98,7 +98,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     unit : {"subject", "trial"}
-        What is protected. "subject": one person with all their trials and labels. The
+        The privacy unit. "subject": one person with all their trials and labels. The
         trials of each subject are recentered at their own mean, which is not released,
         and contribute one mean for each class. The average over subjects is released.
         "trial": one trial, which may be replaced by another one of the same subject and
@@ -255,7 +255,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     def _texts_before_paying(
         self, manifold: SPDAffineInvariant, n_classes: int, subject_sizes: np.ndarray
     ) -> list[str]:
-        """Return what is to be said before anything is paid, from public numbers alone.
+        """Return the warnings to issue before anything is paid, from public numbers alone.
 
         Parameters
         ----------
@@ -269,13 +269,14 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         """
         if self.unit == "trial":
             guarantee = check_divisible(self.guarantee, _TWO_PARTS)
-            references = PrivateBallMechanism.calibrate(
-                SearchedMean(
-                    manifold, center=None, outer_radius=None, n=int(subject_sizes.min())
-                ),
-                share_of_guarantee(guarantee, _REFERENCE_SHARE),
+            # The subject with the fewest trials has the least certain reference.
+            smallest_reference = SearchedMean(
+                manifold, center=None, outer_radius=None, n=int(subject_sizes.min())
             )
-            return [each.text for each in warnings_before_paying(references)]
+            mechanism = PrivateBallMechanism.calibrate(
+                smallest_reference, share_of_guarantee(guarantee, _REFERENCE_SHARE)
+            )
+            return [warning.text for warning in warnings_before_paying(mechanism)]
 
         public_numbers = (
             manifold.point_shape[0],
@@ -284,19 +285,19 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             self.radius,
             self.guarantee,
         )
-        texts = []
         prediction = predict_kit(*public_numbers)
         guessing_error = 1 - 1 / n_classes
-        if prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error:
-            texts.append(
-                f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
-                f"and {n_classes} classes at {self.guarantee}: the kit is predicted to "
-                f"be right for {1 - prediction.error:.0%} of the trials of a new "
-                f"person, where guessing is right for {1 - guessing_error:.0%} and "
-                f"exact class centers for {1 - prediction.exact_error:.0%}. More "
-                "people, fewer channels, a larger budget or radius=0.5 would help: "
-                'see plan(..., statistic="starter-kit")'
-            )
+        is_useless = prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error
+        useless_text = (
+            f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
+            f"and {n_classes} classes at {self.guarantee}: the kit is predicted to "
+            f"be right for {1 - prediction.error:.0%} of the trials of a new "
+            f"person, where guessing is right for {1 - guessing_error:.0%} and "
+            f"exact class centers for {1 - prediction.exact_error:.0%}. More "
+            "people, fewer channels, a larger budget or radius=0.5 would help: "
+            'see plan(..., statistic="starter-kit")'
+        )
+        texts = [useless_text] if is_useless else []
         remark = remark_on_charge(
             [calibrate_kit(*public_numbers)], self.guarantee, self.ledger
         )
@@ -319,7 +320,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     def _check_sizes(self, class_sizes: np.ndarray, subject_sizes: np.ndarray) -> None:
         """Raise `ParameterError` if a class or a subject has fewer than two trials.
 
-        It is called before anything is paid for.
+        `fit` calls this before anything is paid for.
 
         Parameters
         ----------

@@ -125,7 +125,7 @@ def regions_figure(
         globe are called.
     joint_level : float, optional
         The probability with which all regions hold at once, if that is what the title
-        shall say. By default it says the level of each.
+        should say. By default it says the level of each.
 
     Returns
     -------
@@ -563,8 +563,8 @@ def budget_figure(
     Parameters
     ----------
     spent : Guarantee or None
-        What the releases together cost, of the budget's own kind; None if there are
-        none.
+        The guarantee of all releases together, of the budget's own kind; None if there
+        are none.
     budget : Guarantee
         The budget of the ledger.
     labels : list of str
@@ -664,7 +664,7 @@ def _draw_predicted_errors(
     errors : sequence of (x, predicted error)
         Pairs of a value of x and the predicted error.
     x_label : str
-        What x is.
+        A description of x.
     useless_error : float
         Where the dashed line is drawn.
     """

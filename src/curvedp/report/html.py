@@ -287,7 +287,7 @@ def _page_title(releases: list[ReleasedValue]) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What is reported, the main release first.
+        The releases that are reported, the main one first.
 
     Returns
     -------
@@ -334,7 +334,7 @@ def _regions_together(releases: list[ReleasedValue]) -> dict[str, list[Region]]:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
 
     Returns
     -------
@@ -407,7 +407,7 @@ def _all_values(
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
     values : list of str
         The released values in words.
     regions : mapping
@@ -440,7 +440,7 @@ def _comparison_pictures(
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
     regions : mapping
         For each target ("population", "records"), one region for each release. Those of
         the population are drawn if there are any.
@@ -594,7 +594,7 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
 
     Returns
     -------
@@ -629,7 +629,7 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What is released together. The promise quoted is that of the first.
+        The releases of one estimator. The promise of the first is quoted.
     error : float or None
         The expected distance that the noise moves the result, if it is known.
 
@@ -665,9 +665,9 @@ def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What is released together.
+        The releases of one estimator.
     plural : str
-        What is protected, in the plural, such as "records".
+        The privacy unit in the plural, such as "records".
 
     Returns
     -------
@@ -753,7 +753,7 @@ def _key_figures(
     Returns
     -------
     list of (str, str)
-        What each number means, and the number as text.
+        Pairs of a meaning and the number as text.
     """
     key_figures = []
     if "n" in certificate.statistic:
@@ -817,7 +817,7 @@ def rounded_down(guarantee: Guarantee | None) -> str:
     Parameters
     ----------
     guarantee : Guarantee or None
-        What remains of the budget.
+        The remaining budget.
 
     Returns
     -------
@@ -873,7 +873,7 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
     Returns
     -------
     list of (str, str)
-        What each fact is, and the fact in words.
+        Pairs of a name and the fact in words.
     """
     statistic = certificate.statistic
     plural = UNIT_WORDS[certificate.privacy_unit].plural
@@ -931,7 +931,7 @@ def key_cards(key_figures: list[tuple[str, str]]) -> str:
     Parameters
     ----------
     key_figures : list of (str, str)
-        What each number means, and the number as text.
+        Pairs of a meaning and the number as text.
     """
     return "".join(
         f'<div class="key"><b>{escape(number)}</b>{escape(meaning)}</div>'

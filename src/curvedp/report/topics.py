@@ -34,7 +34,7 @@ def topics_figure(
     count_error : float
         The half-width of a 95 % interval of each count.
     names : sequence of str
-        What is written beside each circle.
+        The text beside each circle.
 
     Returns
     -------

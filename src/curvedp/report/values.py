@@ -32,7 +32,7 @@ Form = Literal["outlines", "ellipsoids", "axes", "images", "points"]
 
 # The colors of several values in one figure.
 SERIES_COLORS = (canvas.ACCENT, canvas.WARM, canvas.INK, canvas.SOFT)
-# Matrices of so many rows are ellipsoids; larger ones are images.
+# Matrices with at most this many rows are drawn as ellipsoids, larger ones as images.
 _LARGEST_ELLIPSOID = 3
 # The direction from which ellipsoids are seen.
 _OBLIQUE_VIEW = np.array([1.0, -1.6, 0.9])
@@ -96,11 +96,11 @@ def values_figure(
     Parameters
     ----------
     regions : mapping of str to Region
-        Regions of one space by their names; at most eight. The space must not be one
+        At most eight regions of one space, by their names. The space must not be one
         of "points" (`form_of`).
     joint_level : float, optional
         The probability with which all regions hold at once, if that is what the title
-        shall say. By default it says the level of each.
+        should say. By default it says the level of each.
 
     Returns
     -------
@@ -485,7 +485,7 @@ def _draw_named_axes(axes: Axes, frame: np.ndarray) -> None:
 def _draw_circle_on_sphere(
     axes: Axes, frame: np.ndarray, middle: np.ndarray, radius: float, color: str
 ) -> None:
-    """Draw the points of the unit sphere at a distance from one of them.
+    """Draw the circle of points of the unit sphere at a given angle from one point.
 
     Parameters
     ----------

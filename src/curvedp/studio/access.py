@@ -53,7 +53,7 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-        What is guarded.
+        The application that is guarded.
     port : int
         The port that the studio listens on.
     on_token_used : callable, optional
@@ -72,7 +72,7 @@ class Guard:
         Parameters
         ----------
         app : ASGI application
-            What is guarded.
+            The application that is guarded.
         port : int
             The port that the studio listens on; requests for other hosts are refused.
         on_token_used : callable, optional
@@ -140,7 +140,7 @@ class Guard:
         Parameters
         ----------
         token : str
-            What the page sent as the token of its link.
+            The token of the link that the page sent.
 
         Returns
         -------

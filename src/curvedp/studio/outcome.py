@@ -32,7 +32,7 @@ class Outcome:
     Attributes
     ----------
     summary : dict
-        What the page says about it beside its files, as JSON values.
+        The text of the page about it, apart from its files, as JSON values.
     files : dict
         For each file by name a function that returns its content. Those that cannot be
         made again, the value and the certificates, come first.
@@ -57,7 +57,7 @@ def estimator_outcome(
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     data : Path
@@ -66,7 +66,7 @@ def estimator_outcome(
     Returns
     -------
     Outcome
-        What the page shows of it, and its files.
+        The results for the page, and their files.
     """
     form = study.form
     files: dict[str, Callable[[], str | bytes]] = {
@@ -96,7 +96,7 @@ def _summary(study: "Study", fitted_estimator: "PrivateEstimator") -> dict[str, 
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
 
@@ -136,7 +136,7 @@ def _report(study: "Study", fitted_estimator: Any) -> str:
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     """
@@ -154,7 +154,7 @@ def _private_picture(study: "Study", fitted_estimator: Any, data: Path) -> str:
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     data : Path

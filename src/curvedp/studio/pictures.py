@@ -136,7 +136,7 @@ def _svg(title: str, shapes: list[str]) -> str:
     Parameters
     ----------
     title : str
-        What the picture shows, in words.
+        A description of the picture.
     shapes : list of str
         SVG elements, from back to front.
     """

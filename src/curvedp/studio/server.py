@@ -78,7 +78,7 @@ def guarded_application(
     Returns
     -------
     app, guard : ASGI application, Guard
-        What the server runs, and the guard, which knows the link.
+        The guarded application, and the guard, which knows the link.
     """
     guard = Guard(application(open_desk), port)
     return _with_headers(guard), guard
