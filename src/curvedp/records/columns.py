@@ -43,7 +43,7 @@ def select_columns(
         None for a text file without a header.
     options : ReadOptions
         Its `columns` says which columns are wanted; without it the table must have
-        exactly `width` columns, or so many besides its `other_columns`. Its `form` says
+        exactly `width` columns, or that many besides its `other_columns`. Its `form` says
         in which order they are expected.
     width : int
         How many entries a record has.

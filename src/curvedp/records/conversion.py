@@ -217,7 +217,7 @@ def stack_records(
     shape : tuple of int
         The shape of one record.
     columns : sequence of str or int, optional
-        What each record is indexed with. Without it a dictionary is read as its values,
+        The keys to read from each record. Without it a dictionary is read as its values,
         in its own order.
 
     Returns

@@ -310,7 +310,7 @@ def _is_conversion_error(error: BaseException) -> bool:
     Parameters
     ----------
     error : BaseException
-        What a library raised.
+        The error that a library raised.
     """
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
@@ -390,7 +390,7 @@ def _replace_type(dtype: Any, replaced_types: tuple[Any, ...], new_type: Any) ->
     replaced_types : tuple of polars data types
         The types that are replaced, at every depth of lists, arrays and structures.
     new_type : polars data type
-        What takes their place.
+        The type that takes their place.
 
     Returns
     -------

@@ -109,7 +109,7 @@ class EncodedLabels(NamedTuple):
 def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
     """Convert public labels to codes, the positions in the list of their classes.
 
-    The classes are those that occur, in order. Missing labels, and labels of types that
+    The classes are the distinct labels, in order. Missing labels, and labels of types that
     have no order, are refused.
 
     Parameters

@@ -347,7 +347,7 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
     file : binary file
         The open file.
     start : bytes
-        What was read of it before.
+        The bytes of the file that were read before.
     size : int
         How many bytes one unit of the encoding has.
 
@@ -359,7 +359,7 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
     Raises
     ------
     ParameterError
-        If the file's length is not such a multiple.
+        If the length of the file is not a multiple of `size`.
     """
     block = start
     while True:

@@ -15,12 +15,12 @@ import scipy  # scipy.spatial is loaded by its first use
 
 from curvedp.geometry import KendallShapes
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.form_points import MatrixIndex
 from curvedp.records.forms import (
     DIAGONAL_FIRST,
     FORMS,
     LOWER_TRIANGLE,
     UPPER_TRIANGLE,
-    MatrixIndex,
     triangle_entries,
 )
 
@@ -493,14 +493,14 @@ def align_to_center(
 def is_point_of(manifold: Manifold, value: np.ndarray) -> bool:
     """Return whether a released value is one point of a space.
 
-    A velocity or a variance is none, and has no form in which it could be written.
+    A velocity or a variance is not a point, so no form applies to it.
 
     Parameters
     ----------
     manifold : Manifold
         The space of the records.
     value : array
-        What was released.
+        The released value.
     """
     is_shaped = np.shape(value) == manifold.point_shape
     return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
@@ -519,7 +519,7 @@ def value_lines(
     manifold : Manifold
         The space of the records.
     value : array
-        What was released; only a point of the space has a form.
+        The released value; only a point of the space has a form.
     form : str or None
         The form in which the records were written.
     center : array or None

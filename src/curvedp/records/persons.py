@@ -35,7 +35,7 @@ def encode_persons(
     min_persons : int
         The smallest number of people that is accepted.
     parameter : str
-        What the caller calls `groups`, for error messages.
+        The caller's name for `groups`, for error messages.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def _codes_by_equality(ids: np.ndarray, parameter: str) -> np.ndarray:
     ids : array of object
         The id of each record's person.
     parameter : str
-        What the caller calls the ids, for error messages.
+        The caller's name for the ids, for error messages.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray, parameter: str) -> None:
     ids : array of object
         The id of each record's person.
     parameter : str
-        What the caller calls the ids, for error messages.
+        The caller's name for the ids, for error messages.
 
     Raises
     ------

@@ -117,12 +117,12 @@ def _column_records(
     """Convert a series of pandas, polars or pyarrow, with one cell for each record.
 
     Nothing is refused, because the type of a series is private: one cell can change it.
-    If a record is a pair of numbers, a complex number is such a pair, and so is a real
+    If a record is a pair of numbers, a complex number is a pair too, and so is a real
     number, with imaginary part 0: one complex cell makes all numbers complex.
 
     Parameters
     ----------
-    column : series or array of such a library
+    column : series of pandas or polars, or array of pyarrow
         The records: numbers, or arrays, lists and dictionaries.
     shape : tuple of int
         The shape of one record.
@@ -169,7 +169,7 @@ def _record_keys(
     Raises
     ------
     ParameterError
-        If there are not so many keys as entries.
+        If the number of keys differs from the number of entries.
     """
     if columns is None:
         return None
