@@ -481,12 +481,12 @@ def _continues(
     """
     if len(entries) < len(seen):
         return False
-    for now, before in zip(entries, seen, strict=False):
-        charges_are_same = all(
-            now[name] == before[name] for name in ("day", "cell", "epsilon")
+    for entry, seen_entry in zip(entries, seen, strict=False):
+        is_same_charge = all(
+            entry[name] == seen_entry[name] for name in ("day", "cell", "epsilon")
         )
-        report_is_same = before["report"] in (None, now["report"])
-        if not (charges_are_same and report_is_same):
+        is_same_report = seen_entry["report"] in (None, entry["report"])
+        if not (is_same_charge and is_same_report):
             return False
     return True
 

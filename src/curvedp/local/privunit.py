@@ -396,9 +396,9 @@ class PrivUnit(LocalMechanism):
         across = rng.standard_normal(points.shape)
         across -= np.sum(across * points, axis=1, keepdims=True) * points
         across /= np.linalg.norm(across, axis=1, keepdims=True)
-        return np.asarray(
-            heights[:, None] * points + np.sqrt(squared_sines)[:, None] * across
-        )
+        along_record = heights[:, np.newaxis] * points
+        beside_record = np.sqrt(squared_sines)[:, np.newaxis] * across
+        return np.asarray(along_record + beside_record)
 
     @cached_property
     def largest_variance(self) -> float:

@@ -213,7 +213,8 @@ def _mean_angles(
         The directions, and the radius of a ball that covers all of them jointly; at most
         the largest distance on the torus.
     """
-    cosine, sine = np.cos(points).mean(axis=0), np.sin(points).mean(axis=0)
+    cosine = np.cos(points).mean(axis=0)
+    sine = np.sin(points).mean(axis=0)
     angles = np.arctan2(sine, cosine)
     lengths = np.hypot(cosine, sine)
     deviations = np.sin(points - angles) / lengths
@@ -531,7 +532,8 @@ def _average_kernel(
         Means over reports, and their standard errors.
     """
     block_size = max(1, _BLOCK_PAIRS // n)
-    values, errors = [], []
+    values = []
+    errors = []
     for start in range(0, len(queries), block_size):
         kernel_values = kernel(queries[start : start + block_size])
         values.append(kernel_values.mean(axis=1))

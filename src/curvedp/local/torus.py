@@ -73,10 +73,13 @@ class TorusLaplace:
             steps = np.linspace(0.0, 1.0, _PANELS + 1)[1:]
             edges = np.concatenate([inner, math.pi + (reach - math.pi) * steps**2])
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-        half_widths = np.diff(edges)[:, None] / 2
-        radii = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
+        # Gauss-Legendre nodes on each panel between two edges.
+        half_widths = np.diff(edges)[:, np.newaxis] / 2
+        middles = edges[:-1, np.newaxis] + half_widths
+        radii = (middles + half_widths * nodes).ravel()
         density = np.exp(-radii / self.scale) * radii ** (self.dim - 1)
-        return radii, (half_widths * weights).ravel() * density * self._arc(radii)
+        node_weights = (half_widths * weights).ravel()
+        return radii, node_weights * density * self._arc(radii)
 
     def _arc(self, radii: np.ndarray) -> np.ndarray:
         """Return the measure of directions in which a radius stays in the cube (−π, π)^d.
@@ -132,22 +135,34 @@ class TorusLaplace:
             return np.asarray(mass_to_r / mass_to_pi)
 
         shape = np.shape(r)
-        flat = np.clip(np.atleast_1d(np.asarray(r, dtype=float)).ravel(), 0, None)
-
-        # Up to π the law is that of the plane, in closed form.
-        near = np.minimum(flat, math.pi) / self.scale
-        plane = 2 * math.pi * self.scale**2 * -(np.expm1(-near) + near * np.exp(-near))
-
-        # Beyond π the circle leaves the square, and its arc begins like a square root.
-        # With the radius s = π + span·t² the integrand over t in [0, 1] is smooth.
-        nodes, node_weights = np.polynomial.legendre.leggauss(_NODES)
-        span = np.maximum(np.minimum(flat, self.diameter) - math.pi, 0.0)
-        t = (nodes + 1) / 2
-        s = math.pi + span[:, None] * t**2
-        density = np.exp(-s / self.scale) * s * self._arc(s) * 2 * t * span[:, None]
-        mass = plane + density @ node_weights / 2
+        radii = np.clip(np.atleast_1d(np.asarray(r, dtype=float)).ravel(), 0, None)
+        # Up to π the mass is the same as in the plane, in closed form.
+        near = np.minimum(radii, math.pi) / self.scale
+        exponentials = -(np.expm1(-near) + near * np.exp(-near))
+        mass_to_pi = 2 * math.pi * self.scale**2 * exponentials
+        mass = mass_to_pi + self._mass_beyond_pi(radii)
         fractions = np.minimum(mass / math.exp(self.log_normalizer), 1.0)
         return np.asarray(fractions.reshape(shape))
+
+    def _mass_beyond_pi(self, radii: np.ndarray) -> np.ndarray:
+        """Return ∫ e^{−d(x, p)/σ} dx over π < d(x, p) ≤ r on the two-torus.
+
+        There the circle of radius s leaves the square, and its arc begins like a square
+        root. With s = π + span·t² the integrand over t in [0, 1] is smooth.
+
+        Parameters
+        ----------
+        radii : array, shape (count,)
+            The radii r.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        span = np.maximum(np.minimum(radii, self.diameter) - math.pi, 0.0)
+        span = span[:, np.newaxis]  # one row for each radius, one column for each node
+        t = (nodes + 1) / 2
+        s = math.pi + span * t**2
+        arc_lengths = np.exp(-s / self.scale) * s * self._arc(s)
+        density = arc_lengths * 2 * t * span  # ds = 2·t·span·dt
+        return np.asarray(density @ weights / 2)
 
     def quantile(self, level: float) -> float:
         """Return the distance that a draw exceeds with probability 1 − level.
@@ -267,26 +282,45 @@ class TorusLaplace:
             Angles in [−π, π).
         """
         draws = np.empty_like(centers)
-        open_rows = np.arange(len(centers))
-        is_wide = self._is_wide
+        open_rows = np.arange(len(centers))  # rows without an accepted displacement
         while len(open_rows):
-            n = len(open_rows)
-            if is_wide:
-                # Uniform in the cube, accepted with the probability e^{−length/σ}.
-                steps = rng.uniform(-math.pi, math.pi, (n, self.dim))
-                lengths = np.linalg.norm(steps, axis=1)
-                accepted = rng.random(n) < np.exp(-lengths / self.scale)
-            else:
-                # The Euclidean law: a uniform direction, and a length with the gamma law
-                # of shape dim; accepted if it lies in the cube.
-                steps = rng.standard_normal((n, self.dim))
-                steps /= np.linalg.norm(steps, axis=1, keepdims=True)
-                steps *= self.scale * rng.standard_gamma(self.dim, (n, 1))
-                accepted = np.all(np.abs(steps) < math.pi, axis=1)
-            rows = open_rows[accepted]
-            draws[rows] = centers[rows] + steps[accepted]
-            open_rows = open_rows[~accepted]
+            steps, is_accepted = self._propose(rng, len(open_rows))
+            rows = open_rows[is_accepted]
+            draws[rows] = centers[rows] + steps[is_accepted]
+            open_rows = open_rows[~is_accepted]
         return np.asarray(np.remainder(draws + math.pi, 2 * math.pi) - math.pi)
+
+    def _propose(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Propose n displacements, and decide which of them are accepted.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the proposals.
+        n : int
+            The number of proposals.
+
+        Returns
+        -------
+        steps : array, shape (n, dim)
+            The displacements.
+        is_accepted : array of bool, shape (n,)
+            Which of them are draws of the law.
+        """
+        if self._is_wide:
+            # Uniform in the cube, accepted with the probability e^{−length/σ}.
+            steps = rng.uniform(-math.pi, math.pi, (n, self.dim))
+            lengths = np.linalg.norm(steps, axis=1)
+            return steps, rng.random(n) < np.exp(-lengths / self.scale)
+
+        # The Euclidean law: a uniform direction, and a length with the gamma law of
+        # shape dim. It is accepted in the cube.
+        steps = rng.standard_normal((n, self.dim))
+        steps /= np.linalg.norm(steps, axis=1, keepdims=True)
+        steps *= self.scale * rng.standard_gamma(self.dim, (n, 1))
+        return steps, np.all(np.abs(steps) < math.pi, axis=1)
 
     @property
     def _is_wide(self) -> bool:

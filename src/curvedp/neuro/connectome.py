@@ -686,11 +686,13 @@ class _Pooling:
             return cls(texts, rows, columns, places, rows, columns, ones)
 
         assert networks is not None  # `PrivateConnectome` has refused it
-        labels, code = np.unique([str(each) for each in networks], return_inverse=True)
-        low = np.minimum(code[rows], code[columns])
-        high = np.maximum(code[rows], code[columns])
+        network_names = [str(network) for network in networks]
+        labels, code_of_region = np.unique(network_names, return_inverse=True)
+        # The two networks that each edge connects, the one with the smaller code first.
+        first = np.minimum(code_of_region[rows], code_of_region[columns])
+        second = np.maximum(code_of_region[rows], code_of_region[columns])
         # A network of one region has no edge within it, and no entry of the vector.
-        pairs, places = np.unique(low * len(labels) + high, return_inverse=True)
+        pairs, places = np.unique(first * len(labels) + second, return_inverse=True)
         return cls(
             names=tuple(labels.tolist()),
             rows=rows,

@@ -92,7 +92,7 @@ def _order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
 
 
 def _blocks(networks: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the runs of rows of one network, in which a matrix is divided.
+    """Return the networks in a matrix: the name, first row and end row of each.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _draw_matrix(
 def _row_labels(
     connectome: PrivateConnectome, order: np.ndarray, networks: Sequence[str]
 ) -> tuple[list[float], list[str]]:
-    """Return where labels of rows stand: each row's name, or each network's.
+    """Return the positions and the texts of row labels: regions, or their networks.
 
     Parameters
     ----------
@@ -174,10 +174,10 @@ def _row_labels(
     if len(order) <= _MAX_NAMES:
         names = _short_names([str(connectome.names_[row]) for row in order])
         return [float(row) for row in range(len(order))], names
+    # Too many names: one label in the middle of each network.
     blocks = _blocks(networks)
-    return [(start + end - 1) / 2 for _, start, end in blocks], [
-        name for name, _, _ in blocks
-    ]
+    middles = [(start + end - 1) / 2 for _, start, end in blocks]
+    return middles, [name for name, _, _ in blocks]
 
 
 def _short_names(names: Sequence[str]) -> list[str]:

@@ -239,8 +239,9 @@ def fractional_anisotropy(tensors: np.ndarray) -> np.ndarray:
     >>> float(fractional_anisotropy(np.diag([1.7, 0.3, 0.3])).round(2))
     0.8
     """
-    md = mean_diffusivity(tensors)[..., None, None]
-    deviation = np.linalg.norm(tensors - md * np.eye(3), axis=(-2, -1))
+    md = mean_diffusivity(tensors)[..., np.newaxis, np.newaxis]
+    isotropic_parts = md * np.eye(3)
+    deviation = np.linalg.norm(tensors - isotropic_parts, axis=(-2, -1))
     length = np.linalg.norm(tensors, axis=(-2, -1))
     return np.asarray(sqrt(1.5) * deviation / length)
 
@@ -693,10 +694,11 @@ def md_bounds(
     growth = exp(min(sqrt(2) * radius, _LARGEST_EXPONENT))
     lowest = log_md - radius * length
     highest = log_md + radius * np.minimum(growth * length, 1.0)
+    # Exponents are limited, so that no exponential overflows.
     limit = _LARGEST_EXPONENT
-    return np.exp(np.clip(lowest, -limit, limit)), np.exp(
-        np.clip(highest, -limit, limit)
-    )
+    lower = np.exp(np.clip(lowest, -limit, limit))
+    upper = np.exp(np.clip(highest, -limit, limit))
+    return lower, upper
 
 
 def _fa_of_eigenvalues(eigenvalues: np.ndarray) -> np.ndarray:

@@ -432,7 +432,7 @@ def participants_of(paths: Sequence[str | Path]) -> list[str]:
 
 
 def _entity(path: Path, name: str) -> str | None:
-    """Return an entity of a file's name under any of its names."""
+    """Return the value of an entity in a file's name, such as "rest" for "task"."""
     entities = _entities(path)
     for synonym in _SYNONYMS.get(name, (name,)):
         if synonym in entities:
@@ -459,9 +459,9 @@ def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
             continue
         matching = [path for path in selected if _entity(path, name) == value]
         if not matching:
-            there = entity_values(selected, name)
+            available_values = entity_values(selected, name)
             raise ParameterError(
-                f"must be one of {shown(there)}", parameter=name, value=value
+                f"must be one of {shown(available_values)}", parameter=name, value=value
             )
         selected = matching
     return selected
@@ -591,7 +591,7 @@ def _read_networks(path: Path) -> dict[str, str]:
 
 
 def _find_column(path: Path, header: list[str], names: Sequence[str]) -> int:
-    """Return the place of the first of these columns that a table has.
+    """Return the position of the first of several columns that a table has.
 
     Parameters
     ----------
@@ -623,7 +623,7 @@ def read_region_names(path: str | Path) -> list[str]:
 
 
 def check_relmat_name(path: Path) -> None:
-    """Refuse a name of a file that is not one of a connectivity matrix.
+    """Refuse a file name that BIDS does not give to connectivity matrices.
 
     Parameters
     ----------

@@ -526,8 +526,11 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         """
         points = self.recenter(X, own_trials)
         manifold = SPDAffineInvariant(self.means_.shape[1])
+        # One row for each trial, one column for each class.
+        means_as_row = self.means_[np.newaxis]
+        points_as_column = points[:, np.newaxis]
         with quiet_about_records():
-            return np.asarray(manifold.dist(self.means_[None], points[:, None]))
+            return np.asarray(manifold.dist(means_as_row, points_as_column))
 
     def predict(self, X: Any, own_trials: Any = None) -> np.ndarray:
         """Return the nearest class of each trial of one new user.
@@ -727,9 +730,8 @@ def _recentered_logs(manifold: SPDAffineInvariant, matrices: np.ndarray) -> np.n
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         return np.zeros_like(matrices)
     bounded = np.clip(eigenvalues, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
-    return np.asarray(
-        (vectors * np.log(bounded)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    )
+    scaled_vectors = vectors * np.log(bounded)[:, np.newaxis, :]
+    return np.asarray(scaled_vectors @ np.swapaxes(vectors, 1, 2))
 
 
 def _centers_in(release: ReleasedValue, n_classes: int) -> ShrunkCenters:
@@ -774,4 +776,5 @@ def _means_of_logs(entries: np.ndarray) -> np.ndarray:
     eigenvalues, vectors = np.linalg.eigh(logs)
     limit = log(LARGEST_FACTOR)
     values = np.exp(np.clip(eigenvalues, -limit, limit))
-    return np.asarray((vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    scaled_vectors = vectors * values[:, np.newaxis, :]
+    return np.asarray(scaled_vectors @ np.swapaxes(vectors, 1, 2))
