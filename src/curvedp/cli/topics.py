@@ -450,6 +450,7 @@ def _file_content(
         descriptions.append("; ".join(phrase.text for phrase in topic_phrases))
     if suffix == ".csv":
         return _csv_content(model, descriptions, positions)
+
     buffer = io.BytesIO()
     np.savez(
         buffer,

@@ -567,6 +567,7 @@ def _read_data(
             f"x has shape {shape}; (n,) or (n, k) with n = {n}, one row a response, "
             "is needed"
         )
+
     predictors = open_records(x, row_shape, "x", min_records=1).array().reshape(n, -1)
     min_records = 1 + predictors.shape[1]
     if n < min_records:

@@ -23,11 +23,8 @@ from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.geometry.spaces.sphere import Sphere
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
-from curvedp.mechanisms.staged.kmeans import (
-    ClusterData,
-    KMeansMechanism,
-    weights_of_persons,
-)
+from curvedp.mechanisms.staged.cluster_sums import ClusterData, weights_of_persons
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import is_chunked, open_streamed

@@ -242,6 +242,7 @@ class State:
         state = self if account is None else self.converted_to(account)
 
         counted = [state._in_account_definition(guarantee) for guarantee in guarantees]
+
         largest = _largest_of_each_parameter(state.account, counted)
         totals = state._add(cost(state.account, largest), partition, group)
         left = _subtract_costs(cost(state.account, state.account), totals.total)

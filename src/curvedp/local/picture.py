@@ -101,6 +101,7 @@ def plot_displacements(mechanism: MetricLaplace) -> "Figure":
                 (radius / math.sqrt(2), radius / math.sqrt(2)),
                 fontsize=8,
             )
+
         axes.set_aspect("equal")
         axes.set_xlabel(f"{plural(space.unit)}")
         axes.set_ylabel(f"{plural(space.unit)}")

@@ -662,6 +662,7 @@ def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
     if compressor == "zstd":
         content_size = zstd_content_size(packed)
         return content_size is not None and content_size <= limit
+
     if compressor == "zlib":
         return len(zlib.decompressobj().decompress(packed, limit + 1)) <= limit
     if compressor == "gzip":

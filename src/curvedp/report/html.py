@@ -607,6 +607,7 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
         all_texts += [warning.text for warning in found]
     texts = list(dict.fromkeys(all_texts))  # each once, in their order
     certificate = releases[0].certificate
+
     if certificate.provenance.entropy.get("cryptographic") is not True:
         texts.append(
             "The random numbers were simulated: this is NOT a private release."
