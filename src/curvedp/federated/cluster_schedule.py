@@ -31,15 +31,13 @@ from curvedp.federated.noise import total_variance_for
 from curvedp.federated.schedule import Round, RoundTerms, Schedule
 from curvedp.mechanisms.staged.budget import NoisyAnswer, StageBudget
 from curvedp.mechanisms.staged.cluster_starts import NoisyHistogram
-from curvedp.mechanisms.staged.kmeans import (
+from curvedp.mechanisms.staged.cluster_sums import (
     ClusterData,
     ClusterQueries,
-    KMeansMechanism,
-    NoisyStart,
     ProjectedChart,
     ProjectedQueries,
-    TermsOfSum,
 )
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism, NoisyStart, TermsOfSum
 from curvedp.numerics.arrays import Array
 from curvedp.records.base import open_records
 from curvedp.statistics.clusters import MAX_CLUSTERS, Chart, Clustering, vector_size

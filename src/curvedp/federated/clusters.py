@@ -169,7 +169,10 @@ class ClustersKernel(Kernel):
         ClusterData
             The records and their weights.
         """
-        from curvedp.mechanisms.staged.kmeans import ClusterData, weights_of_persons
+        from curvedp.mechanisms.staged.cluster_sums import (
+            ClusterData,
+            weights_of_persons,
+        )
         from curvedp.records.base import open_records
 
         opened = open_records(records, self.manifold.point_shape, min_records=0)

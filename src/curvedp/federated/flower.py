@@ -27,9 +27,9 @@ from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import (
     REFUSALS,
     Party,
-    is_announcement,
     refusal_code,
 )
+from curvedp.federated.masks import is_announcement
 from curvedp.federated.session import Session
 from curvedp.signing import read_key
 

@@ -310,6 +310,7 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
     # Accept y with probability e^{−x}. To round nothing, x = (|y| − v/t)²/(2v) is
     # written as a fraction of integers: with v = p/q, x = (|y|·t·q − p)²/(2·p·q·t²).
     exponent_denominator = 2 * numerator * denominator * t * t
+
     draws: list[int] = []
     while len(draws) < size:
         y = _discrete_laplace(t, source)

@@ -38,10 +38,12 @@ from curvedp.errors import (
     ReleaseWarning,
 )
 from curvedp.federated.experimental import warn_experimental
-from curvedp.federated.masking import Party, is_announcement, unmask_sum
+from curvedp.federated.masking import Party
+from curvedp.federated.masks import is_announcement
 from curvedp.federated.noise import surplus_noise
 from curvedp.federated.plan import Plan
 from curvedp.federated.schedule import Round, RoundTerms
+from curvedp.federated.unmasking import unmask_sum
 from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import Source
 from curvedp.signing import digest
