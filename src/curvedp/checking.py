@@ -848,8 +848,8 @@ def _written_decimals(records: np.ndarray) -> int | None:
 def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
     """Yield the spaces whose points are arrays of a given shape, such as (3, 3).
 
-    The spaces are those that have names. A space is omitted if every array of the shape
-    is a point of it.
+    Only spaces with names are tried. A space is omitted if every array of the shape is
+    a point of it.
 
     Parameters
     ----------

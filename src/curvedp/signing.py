@@ -41,10 +41,10 @@ _MAX_ZEROS_AFTER_POINT = 6
 # points whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4,
 # twice) and ±y₈ (order 8, twice each); a test finds them again by the curve's own
 # addition.
-_PRIME = 2**255 - 19
+_FIELD_PRIME = 2**255 - 19
 _ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _SMALL_ORDER = frozenset(
-    (0, 1, _PRIME - 1, _ORDER_EIGHT, _PRIME - _ORDER_EIGHT),
+    (0, 1, _FIELD_PRIME - 1, _ORDER_EIGHT, _FIELD_PRIME - _ORDER_EIGHT),
 )
 
 
@@ -287,7 +287,7 @@ def public_key(text: Any) -> Ed25519PublicKey:
 
     # The last bit is the sign of the first coordinate.
     y = int.from_bytes(raw, "little") % 2**255
-    if y >= _PRIME or y in _SMALL_ORDER:
+    if y >= _FIELD_PRIME or y in _SMALL_ORDER:
         raise ParameterError(
             f"{_validate.shown(text)} is nobody's public key: anybody can sign for it"
         )

@@ -48,7 +48,7 @@ _N_POINTS = 30
 # The largest distance of random points from the origin: at most 1, at most these shares
 # of the injectivity radius and of the distance to a boundary, and at most this length
 # if no injectivity radius is known.
-_REACH = 1.0
+_LONGEST_REACH = 1.0
 _SHARE_OF_INJECTIVITY_RADIUS = 0.4
 _SHARE_OF_BOUNDARY_DISTANCE = 0.3
 _REACH_WITHOUT_RADIUS = 0.25
@@ -214,7 +214,7 @@ def default_reach(M: Manifold) -> float:
     reach_inside_boundary = _SHARE_OF_BOUNDARY_DISTANCE * boundary_distance(M)
     if M.injectivity_radius > 0:
         reach_of_log = _SHARE_OF_INJECTIVITY_RADIUS * M.injectivity_radius
-        return min(_REACH, reach_of_log, reach_inside_boundary)
+        return min(_LONGEST_REACH, reach_of_log, reach_inside_boundary)
     return min(_REACH_WITHOUT_RADIUS, reach_inside_boundary)
 
 

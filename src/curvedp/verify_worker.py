@@ -423,9 +423,7 @@ def _are_leading_geodesics(
 
 
 def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) -> bool:
-    """Return whether published directions are the leading ones of a second moment.
-
-    They are if they span the same space as its leading eigenvectors.
+    """Return whether published directions span a matrix's leading eigenvectors.
 
     Parameters
     ----------

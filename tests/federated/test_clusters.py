@@ -33,12 +33,12 @@ from curvedp.federated.release import hash_question
 from curvedp.federated.schedule import Round
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Torus
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.staged.kmeans import (
+from curvedp.mechanisms.staged.cluster_sums import (
     ClusterData,
     ClusterQueries,
-    KMeansMechanism,
     weights_of_persons,
 )
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records

@@ -336,7 +336,7 @@ def _implied_guarantee(
         return None
 
 
-def exact_integers(part: Any) -> list[int]:
+def exact_integers(draw: Any) -> list[int]:
     """Return the integers of one draw as a list of Python integers of any size.
 
     Python integers are not converted by NumPy: if some are negative and others are 2^63
@@ -344,7 +344,7 @@ def exact_integers(part: Any) -> list[int]:
 
     Parameters
     ----------
-    part : array of integers, or sequence of int
+    draw : array of integers, or sequence of int
         One draw, of any shape, or one list of a certificate.
 
     Returns
@@ -357,7 +357,7 @@ def exact_integers(part: Any) -> list[int]:
     ParameterError
         If an entry is not an integer, such as 2.0 or True.
     """
-    entries = part.ravel().tolist() if isinstance(part, np.ndarray) else part
+    entries = draw.ravel().tolist() if isinstance(draw, np.ndarray) else draw
     if set(map(type, entries)) <= {int}:  # nearly always; a bool has another type
         return list(entries)
     try:
@@ -387,7 +387,7 @@ def hash_integers(integers: Sequence[Any]) -> str:
         64 hexadecimal digits. A certificate that lists no integers still binds them by
         this hash.
     """
-    draws = [",".join(map(str, exact_integers(part))) for part in integers]
+    draws = [",".join(map(str, exact_integers(draw))) for draw in integers]
     return hashlib.sha256(";".join(draws).encode()).hexdigest()
 
 
@@ -732,8 +732,8 @@ def seal(certificate: Certificate) -> Certificate:
 def check_form(certificate: Certificate) -> None:
     """Raise `ParameterError` if a field of a certificate is malformed.
 
-    It is for certificates that were built in Python: `Certificate.from_json` checks the
-    form of a file by itself.
+    Used for certificates that were built in Python. `Certificate.from_json` makes the
+    same checks on a file.
 
     Parameters
     ----------

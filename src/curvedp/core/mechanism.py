@@ -567,13 +567,15 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
 
 
 def mechanism_from_parameters(
-    kind: type[AnyMechanism], statistic: Statistic, parameters: Mapping[str, Any]
+    mechanism_class: type[AnyMechanism],
+    statistic: Statistic,
+    parameters: Mapping[str, Any],
 ) -> AnyMechanism:
     """Build the mechanism that a certificate describes, validated again.
 
     Parameters
     ----------
-    kind : type of Mechanism
+    mechanism_class : type of Mechanism
         The class of the mechanism, found by its name in the registry.
     statistic : Statistic
         The statistic that the mechanism releases.
@@ -587,11 +589,11 @@ def mechanism_from_parameters(
         An instance whose constructor has checked every field, as for a user's call.
     """
     values = {}
-    for entry in fields(kind):
+    for entry in fields(mechanism_class):
         is_needed = entry.name in parameters or entry.default is MISSING
         if entry.name != "statistic" and is_needed:
             values[entry.name] = parameters[entry.name]
-    return kind(statistic=statistic, **values)
+    return mechanism_class(statistic=statistic, **values)
 
 
 def post_processing_of(mechanism: Mechanism) -> tuple[PostProcessing, ...]:
@@ -721,12 +723,12 @@ def _coordinates_on_grid(integers: list[int], scales: Any) -> np.ndarray:
     return np.array([integer / (1 << grid) for integer, grid in pairs])
 
 
-def check_supported(kind: type[Mechanism], statistic: Any) -> None:
+def check_supported(mechanism_class: type[Mechanism], statistic: Any) -> None:
     """Refuse a statistic that a mechanism does not release.
 
     Parameters
     ----------
-    kind : type
+    mechanism_class : type
         The class of the mechanism.
     statistic : object
         What the caller passes as the statistic.
@@ -734,13 +736,13 @@ def check_supported(kind: type[Mechanism], statistic: Any) -> None:
     Raises
     ------
     ParameterError
-        If `kind.supports` denies it, or it is no statistic.
+        If `mechanism_class.supports` denies it, or it is no statistic.
     """
-    if isinstance(statistic, Statistic) and kind.supports(statistic):
+    if isinstance(statistic, Statistic) and mechanism_class.supports(statistic):
         return
     is_statistic = isinstance(statistic, Statistic)
     raise ParameterError(
-        f"is not what {kind.__name__} releases",
+        f"is not what {mechanism_class.__name__} releases",
         parameter="statistic",
         value=statistic.name if is_statistic else statistic,
     )
@@ -858,7 +860,7 @@ def _listed_integers(
         The integers of each draw in row-major order. None above `MAX_LISTED_INTEGERS`
         (a certificate then has only their hash).
     """
-    total = sum(np.size(part) for part in integers)
+    total = sum(np.size(draw) for draw in integers)
     if total > MAX_LISTED_INTEGERS and not is_staged:
         return None
-    return [exact_integers(part) for part in integers]
+    return [exact_integers(draw) for draw in integers]

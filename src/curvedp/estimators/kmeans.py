@@ -193,7 +193,7 @@ class PrivateKMeans(PrivateTransformer):
         """
         self._validate_params()
         data, n, privacy_unit = self._load_data(X, groups)
-        statistic = self._statistic(None if self._n_is_private else n)
+        statistic = self._build_statistic(None if self._n_is_private else n)
         mechanism = KMeansMechanism.calibrate(statistic, self.guarantee)
         self._warn_if_few(mechanism)
         choice = Choice(ChoiceRule.ONLY_ONE)
@@ -250,7 +250,7 @@ class PrivateKMeans(PrivateTransformer):
             weights = dask.array.from_array(weights, chunks=(X.chunks[0],))
         return ClusterData(records, weights), n_persons, ProtectedUnit.PERSON
 
-    def _statistic(self, n: int | None) -> Clusters:
+    def _build_statistic(self, n: int | None) -> Clusters:
         """Return the statistic with the public parameters, after checking them.
 
         Parameters

@@ -394,7 +394,7 @@ class ClusterSchedule(Schedule):
         n = self.plan.public_count
         if n > _MAX_RECORDS:
             raise ParameterError("sums over sites are exact for at most 2^28 records")
-        self._mechanism(n, _StageLog(0)).check_releasable()
+        self._mechanism_for(n, _StageLog(0)).check_releasable()
 
         largest_noise = _LARGEST_NOISE * self.replay_scale * 2.0**_EXPONENT
         sites = len(self.plan.sites)
@@ -408,7 +408,7 @@ class ClusterSchedule(Schedule):
     def shortage(self) -> str | None:
         """Return a warning if there are too few records for so many clusters, or None."""
         n = self.plan.public_count
-        mechanism = self._mechanism(n, _StageLog(0))
+        mechanism = self._mechanism_for(n, _StageLog(0))
         if mechanism.has_enough_records:
             return None
         largest = mechanism.largest_number_of_clusters(n)
@@ -450,7 +450,7 @@ class ClusterSchedule(Schedule):
             If no run has these sums. This never depends on records.
         """
         log = _StageLog(len(rounds))
-        mechanism = self._mechanism(self._count(rounds), log)
+        mechanism = self._mechanism_for(self._record_count(rounds), log)
         released_sums = replay_draws([list(round.total) for round in rounds])
         try:
             result = mechanism.run(_OneStageQueries(data, log), released_sums)
@@ -460,7 +460,7 @@ class ClusterSchedule(Schedule):
             raise ParameterError("there are more sums than k-means has stages")
         return InterruptedRun(log.stages, result.value)
 
-    def _mechanism(self, n: int, log: _StageLog) -> _InterruptedKMeans:
+    def _mechanism_for(self, n: int, log: _StageLog) -> _InterruptedKMeans:
         """Return the mechanism for a number of records.
 
         Parameters
@@ -478,7 +478,7 @@ class ClusterSchedule(Schedule):
             initial_centers=self._initial_centers,
         )
 
-    def _count(self, rounds: Sequence[Round]) -> int:
+    def _record_count(self, rounds: Sequence[Round]) -> int:
         """Return the number of records of the sites in the first sum.
 
         If sites are lost later, the means are over a few records less than this number.

@@ -391,9 +391,9 @@ class BundleDescentMechanism(
         )
 
     def _replay(self, integers: Any) -> tuple[PointAndVelocities, np.ndarray]:
-        """Repeat the descent of a release without records, from its recorded integers.
+        """Repeat a released descent without records, from the integers of a certificate.
 
-        `verify` and confidence regions call it with the noisy integers of a certificate.
+        Used to verify a certificate, and to compute confidence regions.
 
         Parameters
         ----------

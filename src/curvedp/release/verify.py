@@ -210,7 +210,7 @@ def _describe_statistic(certificate: Certificate) -> Check:
 
 
 def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
-    """Check the stated sensitivity against the one that the theorem gives.
+    """Check that the stated sensitivity equals the theorem's.
 
     A larger sensitivity is refuted too, because it does not follow from the number of
     records and the ball that the certificate states.

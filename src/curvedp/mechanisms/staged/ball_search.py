@@ -464,9 +464,9 @@ class PrivateBallMechanism(
     def _find_and_release(self, data: Any, source: Source) -> Draw:
         """Find a ball with part of the budget, then release the statistic in it.
 
-        `draw` calls it. The search adds noise to counts and means of the records; the
-        ball is then a function of released integers. The final mechanism is built in
-        this ball, with the budget that is left.
+        The search adds noise to counts and means of the records, so that the ball is a
+        function of released integers. The final mechanism is built in this ball, with
+        the rest of the budget.
 
         Parameters
         ----------
@@ -847,7 +847,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         ball : Ball
             The ball about the starting point.
 
@@ -1066,7 +1066,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             The public point from which distances are measured.
         largest : float
@@ -1220,7 +1220,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             A public point.
 
@@ -1273,7 +1273,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             A public point.
 
@@ -1343,7 +1343,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             A public point.
         radius : float
@@ -1534,8 +1534,7 @@ def class_mean_statistic(
 ) -> SearchedMean:
     """Return the statistic that releases the mean of one class of records.
 
-    Estimators and plans of class means call it once for each class. A search costs
-    budget, so that small classes share one ball.
+    Used once for each class. A search costs budget, so small classes share one ball.
 
     Parameters
     ----------

@@ -402,10 +402,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 def check_transcript(
     recomputed: list[dict[str, Any]], stated_stages: Any
 ) -> list[Check]:
-    """Compare the stages that a certificate states with the stages of a replay.
-
-    `verify` calls it: a certificate whose stages do not follow from its released
-    integers is refused.
+    """Check that a certificate states the same stages as a replay of its integers.
 
     Parameters
     ----------

@@ -207,8 +207,8 @@ class PopulationQueries:
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
         assignment : Assignment
             Which component each row belongs to.
 
@@ -235,8 +235,8 @@ class PopulationQueries:
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
         assignment : Assignment
             Which cluster each row belongs to.
 
@@ -266,8 +266,8 @@ class PopulationQueries:
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
         components : Components
             The released laws of rows: one for each class.
         cells : CellArrays
@@ -489,8 +489,8 @@ def _apply_to_block(
 ) -> np.ndarray:
     """Clip a block of records into the public ball, and apply a sum function to it.
 
-    A sum function needs the class, predictor and weight of each record. A missing class
-    or predictor is replaced by 0, and a missing weight by 2^20, which stands for 1.
+    A missing class or predictor is replaced by 0, and a missing weight by 2^20, which
+    stands for 1.
 
     Parameters
     ----------
@@ -517,18 +517,19 @@ def _apply_to_block(
         if ball is not None:
             points = np.asarray(project_to_ball(manifold, *ball, points))
 
-        present_columns = iter([np.asarray(column).reshape(-1) for column in columns])
         size = len(points)
-        defaults = (
-            np.zeros(size, dtype=np.int64),
-            np.zeros(size),
-            np.full(size, WEIGHT_ONE),
-        )
-        class_index, predictor, weights = (
-            next(present_columns) if is_present else default
-            for is_present, default in zip(has_columns, defaults, strict=True)
-        )
-        sums = sum_block(points, class_index.astype(np.int64), predictor, weights)
+        class_index = np.zeros(size, dtype=np.int64)
+        predictor = np.zeros(size)
+        weights = np.full(size, WEIGHT_ONE)
+        has_class, has_predictor, has_weight = has_columns
+        present_columns = iter([np.asarray(column).reshape(-1) for column in columns])
+        if has_class:
+            class_index = next(present_columns).astype(np.int64)
+        if has_predictor:
+            predictor = next(present_columns)
+        if has_weight:
+            weights = next(present_columns)
+        sums = sum_block(points, class_index, predictor, weights)
         return np.asarray(sums, dtype=np.int64)
 
 
@@ -633,8 +634,8 @@ def _sum_lifted(
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows: the coordinates of a record's logarithm at the
-        released base point, clipped in length, and its predictor, if there is one.
+        The map from records to rows of numbers: clipped logarithms at a released
+        point, each followed by the record's predictor if it has one.
     assignment : Assignment
         Which component each row belongs to.
     grid : FixedPoint
@@ -666,7 +667,8 @@ def _sum_lifted(
         u**2,
         sqrt(2) * u[:, i] * u[:, j],
     ]
-    terms = np.concatenate(entries, axis=1) * (weights / WEIGHT_ONE)[:, None]
+    weight_of_row = (weights / WEIGHT_ONE)[:, np.newaxis]
+    terms = np.concatenate(entries, axis=1) * weight_of_row
 
     sums_by_component = [
         grid.sums(terms[component == index]) for index in range(assignment.n_components)
@@ -693,8 +695,8 @@ def _sum_clusters(
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows: the coordinates of a record's logarithm at the
-        released base point, clipped in length, and its predictor, if there is one.
+        The map from records to rows of numbers: clipped logarithms at a released
+        point, each followed by the record's predictor if it has one.
     assignment : Assignment
         Which cluster each row belongs to.
     grid : FixedPoint
@@ -745,8 +747,8 @@ def _count_cells(
     Parameters
     ----------
     chart : RowChart
-        The map from records to rows: the coordinates of a record's logarithm at the
-        released base point, clipped in length, and its predictor, if there is one.
+        The map from records to rows of numbers: clipped logarithms at a released
+        point, each followed by the record's predictor if it has one.
     components : Components
         The released law of the rows of each class, which maps them to the unit cube.
     cells : CellArrays
@@ -908,7 +910,7 @@ class PopulationMechanism(
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
 
         Returns
         -------
@@ -932,7 +934,7 @@ class PopulationMechanism(
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         chart : RowChart
             The released base point and clipping length.
 
@@ -1037,10 +1039,10 @@ class PopulationMechanism(
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
         assignment : Assignment
             Which component each row belongs to.
         share : float
@@ -1275,10 +1277,10 @@ class WrappedGaussian(PopulationMechanism):
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
 
         Returns
         -------
@@ -1306,8 +1308,8 @@ def undivided_population(
     statistic : SyntheticPopulation
         The population that is released, with its public ball and number of records.
     chart : RowChart
-        The map from records to rows: the coordinates of a record's logarithm at the
-        released base point, clipped in length, and its predictor, if there is one.
+        The map from records to rows of numbers: clipped logarithms at a released
+        point, each followed by the record's predictor if it has one.
     moments : NoisyMoments
         The released shares, means and covariances of the components.
 
@@ -1364,10 +1366,10 @@ class GaussianMixture(PopulationMechanism):
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
 
         Returns
         -------
@@ -1585,7 +1587,7 @@ class CellTreeMechanism(PopulationMechanism):
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
 
         Returns
         -------
@@ -1630,10 +1632,10 @@ class CellTreeMechanism(PopulationMechanism):
         queries : PopulationQueries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
 
         Returns
         -------
@@ -1713,8 +1715,8 @@ class CellTreeMechanism(PopulationMechanism):
         Parameters
         ----------
         chart : RowChart
-            The map from records to rows: the coordinates of a record's logarithm at the
-            released base point, clipped in length, and its predictor, if there is one.
+            The map from records to rows of numbers: clipped logarithms at a released
+            point, each followed by the record's predictor if it has one.
         moments : NoisyMoments
             The released shares, means and covariances of the components.
         tree : CellTree

@@ -95,9 +95,8 @@ class BinarySearch(NamedTuple):
     ) -> float:
         """Find the smallest public length that about `allowed_outside` records exceed.
 
-        A mechanism calls it to find the radius of a ball, or the length to which
-        vectors are clipped. Each step releases one noisy count, and halves the range of
-        lengths.
+        Used to find the radius of a ball, or the length to which vectors are clipped.
+        Each step releases one noisy count, and halves the range of lengths.
 
         Parameters
         ----------

@@ -668,14 +668,24 @@ def _softmax_gradients(
         intercepts = np.full((len(features), 1), _INTERCEPT)
         rows = np.concatenate([features, intercepts], axis=1)
 
-        scores = rows @ coefficients.T
-        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-        probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-        residuals = probabilities - np.eye(len(coefficients))[class_index]
-        outer_products = residuals[:, :, None] * rows[:, None, :]
+        is_of_class = np.eye(len(coefficients))[class_index]
+        residuals = _softmax(rows @ coefficients.T) - is_of_class
+        outer_products = residuals[:, :, np.newaxis] * rows[:, np.newaxis, :]
         return clip_rows(outer_products.reshape(len(rows), -1), 1.0)
 
     return gradients
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    """Return the probabilities of classes, in proportion to e^score.
+
+    Parameters
+    ----------
+    scores : array of shape (n, classes)
+        The score of each class, for each record.
+    """
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
 def candidate_classifiers(
