@@ -7,7 +7,7 @@ is private does it contain a number that depends on the records, a noisy count o
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,30 @@ from curvedp.optim.problem import Problem
 from curvedp.privacy import Guarantee
 from curvedp.privacy import optimizer_accounting as accounting
 from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
+
+
+class DescentTerms(NamedTuple):
+    """What a user asks of a descent, besides its privacy.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold on which the descent takes place.
+    n : int
+        The number of records, or of people.
+    steps : int
+        The number of gradient steps.
+    clip : float
+        C, the largest length of a record's gradient.
+    dtype : dtype
+        The precision of the iterates: its round-off is charged as sensitivity.
+    """
+
+    manifold: Manifold
+    n: int
+    steps: int
+    clip: float
+    dtype: np.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +90,7 @@ class DescentPlan:
 
 
 def plan_replace_one(
-    manifold: Manifold,
-    n: int,
-    steps: int,
-    clip: float,
-    dtype: np.dtype,
+    terms: DescentTerms,
     guarantee: Guarantee | None,
     noise: float | None,
     batch_size: float | None,
@@ -83,16 +103,8 @@ def plan_replace_one(
 
     Parameters
     ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people.
-    steps : int
-        The number of gradient steps.
-    clip : float
-        C, the largest length of a record's gradient.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
+    terms : DescentTerms
+        Manifold, number of records, number of steps, clip, and precision.
     guarantee : Guarantee or None
         The guarantee that the run must satisfy. None if `noise` is given.
     noise : float or None
@@ -111,19 +123,13 @@ def plan_replace_one(
         The mechanism, its noise, and its guarantee.
     """
     if batch_size is None:
-        return _plan_full_steps(manifold, n, steps, clip, dtype, guarantee, noise)
-    size = check_batch(batch_size, n, sampling)
-    return _plan_batch_steps(
-        manifold, n, steps, clip, dtype, guarantee, noise, size, sampling
-    )
+        return _plan_full_steps(terms, guarantee, noise)
+    size = check_batch(batch_size, terms.n, sampling)
+    return _plan_batch_steps(terms, guarantee, noise, size, sampling)
 
 
 def _plan_full_steps(
-    manifold: Manifold,
-    n: int,
-    steps: int,
-    clip: float,
-    dtype: np.dtype,
+    terms: DescentTerms,
     guarantee: Guarantee | None,
     noise: float | None,
 ) -> DescentPlan:
@@ -132,6 +138,7 @@ def _plan_full_steps(
     The parameters are those of `plan_replace_one`.
     """
     # The clip is enlarged by rounding errors, so that the accounting covers them.
+    manifold, n, steps, clip, dtype = terms
     charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n)
     noise_std, implied_guarantee = accounting.noise_and_guarantee(
         guarantee,
@@ -156,11 +163,7 @@ def _plan_full_steps(
 
 
 def _plan_batch_steps(
-    manifold: Manifold,
-    n: int,
-    steps: int,
-    clip: float,
-    dtype: np.dtype,
+    terms: DescentTerms,
     guarantee: Guarantee | None,
     noise: float | None,
     batch_size: int,
@@ -171,13 +174,14 @@ def _plan_batch_steps(
     The parameters are those of `plan_replace_one`.
     """
     # The clip is enlarged by rounding errors, so that the accounting covers them.
+    manifold, n, steps, clip, dtype = terms
     charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, batch_size)
-    terms = (n, steps, batch_size, charged_clip)
+    charged = (n, steps, batch_size, charged_clip)
     noise_std, implied_guarantee = accounting.noise_and_guarantee(
         guarantee,
         noise,
-        partial(accounting.rsgd_noise, *terms, sampling=sampling),
-        partial(accounting.rsgd_guarantee, *terms, sampling=sampling),
+        partial(accounting.rsgd_noise, *charged, sampling=sampling),
+        partial(accounting.rsgd_guarantee, *charged, sampling=sampling),
     )
     mechanism = BatchDescentMechanism(
         statistic=ClippedGradient(manifold, charged_clip, n),
@@ -198,11 +202,7 @@ def _plan_batch_steps(
 
 
 def plan_add_remove(
-    manifold: Manifold,
-    n: int,
-    steps: int,
-    clip: float,
-    dtype: np.dtype,
+    terms: DescentTerms,
     guarantee: Guarantee,
     sampling_rate: float,
     randomness: Randomness,
@@ -214,16 +214,9 @@ def plan_add_remove(
 
     Parameters
     ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people, which is private.
-    steps : int
-        The number of gradient steps.
-    clip : float
-        C, the largest length of a record's gradient.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
+    terms : DescentTerms
+        Manifold, number of records (which is private), number of steps, clip, and
+        precision.
     guarantee : Guarantee
         The guarantee that the run must satisfy, for the adjacency add-remove.
     sampling_rate : float
@@ -237,6 +230,7 @@ def plan_add_remove(
         The mechanism, its noise and its guarantee. Its `mean_scale` contains the noisy
         count. Its `batch_size` depends on n and is NOT public.
     """
+    manifold, n, steps, clip, dtype = terms
     charged_clip = accounting.add_remove_clip(clip, manifold.dim, dtype)
     noise_std, count_noise = accounting.add_remove_noise(
         steps, sampling_rate, charged_clip, guarantee

@@ -23,6 +23,7 @@ from curvedp.optim._compilation import compiled_once, full_precision
 from curvedp.optim._randomness import Randomness
 from curvedp.optim.plan import (
     DescentPlan,
+    DescentTerms,
     adds_or_removes,
     plan_add_remove,
     plan_replace_one,
@@ -140,12 +141,12 @@ def dp_rsgd(
 
         # Plan the run: noise, batches and cost.
         randomness = Randomness(rng)
-        terms = (problem.manifold, len(records), steps, clip, start.dtype)
+        terms = DescentTerms(problem.manifold, len(records), steps, clip, start.dtype)
         if n_is_private:
             assert guarantee is not None  # Only a guarantee says that n is private.
-            plan = plan_add_remove(*terms, guarantee, sampling_rate, randomness)
+            plan = plan_add_remove(terms, guarantee, sampling_rate, randomness)
         else:
-            plan = plan_replace_one(*terms, guarantee, noise, batch_size, sampling)
+            plan = plan_replace_one(terms, guarantee, noise, batch_size, sampling)
 
         # Carry out the plan.
         point, history = _descend(

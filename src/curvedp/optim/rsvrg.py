@@ -6,11 +6,8 @@ small near the anchor, so they can be clipped to a short length (Utpala et al. 2
 with E11 and E12 of docs/errata.md corrected).
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,34 +16,30 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.errors import ParameterError
-from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.optimizer import (
-    AddRemoveVarianceReducedMechanism,
-    OptimizerMechanism,
-    VarianceReducedMechanism,
-)
 from curvedp.optim import _arguments as arguments
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import (
     Batches,
-    check_batch,
     check_sampling_rate,
     draw_batches,
     split_batches,
 )
 from curvedp.optim._compilation import compiled_once, full_precision
 from curvedp.optim._randomness import Randomness
+from curvedp.optim._rsvrg_plan import (
+    Pair,
+    Schedule,
+    VarianceReducedPlan,
+    VarianceReducedTerms,
+    check_schedule,
+    convert_pair,
+    plan_add_remove,
+    plan_replace_one,
+)
 from curvedp.optim.plan import adds_or_removes
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, make_result
 from curvedp.privacy import Guarantee
-from curvedp.privacy import optimizer_accounting as accounting
-from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
-
-# Two numbers: the first for the full gradient at the anchor, the second for the
-# differences of inner steps.
-Pair = tuple[float, float]
 
 
 def dp_rsvrg(
@@ -149,10 +142,10 @@ def dp_rsvrg(
     True
     """
     # Check all parameters that can be checked without the records.
-    schedule = _check_schedule(
+    schedule = check_schedule(
         epochs, inner_steps, restarts, learning_rate, record_history
     )
-    clips = _convert_pair("clip", clip)
+    clips = convert_pair("clip", clip)
     _validate.choice("output", output, ("last", "random", "I", "II"))
     n_is_private = adds_or_removes(guarantee, noise)
     sampling_rate = None
@@ -166,12 +159,14 @@ def dp_rsvrg(
 
         # Plan the run: noise, batches and cost.
         randomness = Randomness(rng)
-        terms = (problem.manifold, len(records), schedule, clips, start.dtype)
+        terms = VarianceReducedTerms(
+            problem.manifold, len(records), schedule, clips, start.dtype
+        )
         if sampling_rate is not None:
             assert guarantee is not None  # Only a guarantee says that n is private.
-            plan = _plan_add_remove(*terms, guarantee, sampling_rate, randomness)
+            plan = plan_add_remove(terms, guarantee, sampling_rate, randomness)
         else:
-            plan = _plan_replace_one(*terms, guarantee, noise, batch_size, sampling)
+            plan = plan_replace_one(terms, guarantee, noise, batch_size, sampling)
 
         # Carry out the plan.
         run = _Run(
@@ -193,286 +188,6 @@ def dp_rsvrg(
             history,
             has_persons=groups is not None,
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _Schedule:
-    """The public steps of a run: restarts of epochs of inner steps.
-
-    Attributes
-    ----------
-    learning_rates : array of shape (epochs, inner_steps)
-        The learning rate of each step; all restarts have the same.
-    is_recorded : array of booleans, shape (restarts, epochs, inner_steps)
-        Whether the objective is recorded after each step.
-    """
-
-    learning_rates: np.ndarray
-    is_recorded: np.ndarray
-
-    @property
-    def total_epochs(self) -> int:
-        """The number of epochs of all restarts together."""
-        restarts, epochs, _ = self.is_recorded.shape
-        return int(restarts * epochs)
-
-    @property
-    def inner_steps(self) -> int:
-        """The number of steps in each epoch."""
-        return int(self.learning_rates.shape[1])
-
-    @property
-    def mean_learning_rate(self) -> float:
-        """The mean learning rate: the budget is split as if all steps had it."""
-        return float(self.learning_rates.mean())
-
-
-def _check_schedule(
-    epochs: int,
-    inner_steps: int,
-    restarts: int,
-    learning_rate: float | Callable[[int], float],
-    record_history: int,
-) -> _Schedule:
-    """Return the steps of a run, after checking the arguments of `dp_rsvrg`.
-
-    Parameters
-    ----------
-    epochs, inner_steps, restarts : int
-        The number of epochs in each restart, of steps in each epoch, and of restarts.
-    learning_rate : float or callable
-        One rate for all steps, or a function of the number of the step.
-    record_history : bool or int
-        True to record the objective after every step, k after every k-th.
-
-    Returns
-    -------
-    _Schedule
-        The learning rate of each step, and whether the objective is recorded after it.
-    """
-    epochs = _validate.integer("epochs", epochs, 1)
-    inner_steps = _validate.integer("inner_steps", inner_steps, 1)
-    restarts = _validate.integer("restarts", restarts, 1)
-    rates = arguments.learning_rates(learning_rate, epochs * inner_steps)
-    is_recorded = arguments.recorded_steps(
-        record_history, restarts * epochs * inner_steps
-    )
-    return _Schedule(
-        learning_rates=rates.reshape(epochs, inner_steps),
-        is_recorded=is_recorded.reshape(restarts, epochs, inner_steps),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class VarianceReducedPlan:
-    """The numbers of one run of `dp_rsvrg` that are fixed before its first step.
-
-    The first number of a pair is for the full gradients at anchors, the second for the
-    inner steps. n is the number of records, or of people.
-
-    Attributes
-    ----------
-    mechanism : OptimizerMechanism
-        The mechanism that the run carries out; the certificate describes it.
-    guarantee : Guarantee
-        The guarantee that the run satisfies, and for which it pays.
-    noise_std : pair of floats
-        The standard deviations of the noise that the result reports.
-    noise_unit : pair of floats
-        The numbers by which standard normals are multiplied: `noise_std`, or
-        `noise_std`/C if n is private, because sums are then in units of the clip C.
-    mean_scale : pair of floats, or pair of None
-        If n is private, C divided by the noisy number of records in a sum. Otherwise
-        None: sums are divided by public sizes.
-    batch_size : int
-        The number of records in the batch of an inner step, or its expectation. If n is
-        private it depends on n and is not public; then it is used for the sizes of
-        arrays only.
-    uses_all_records : bool
-        Whether every inner step reads every record, so that no batch is drawn.
-    sampling_rate : float or None
-        If n is private, the public probability that a record is in a batch.
-    """
-
-    mechanism: OptimizerMechanism
-    guarantee: Guarantee
-    noise_std: Pair
-    noise_unit: Pair
-    mean_scale: Pair | tuple[None, None]
-    batch_size: int
-    uses_all_records: bool
-    sampling_rate: float | None = None
-
-
-def _plan_replace_one(
-    manifold: Manifold,
-    n: int,
-    schedule: _Schedule,
-    clips: Pair,
-    dtype: np.dtype,
-    guarantee: Guarantee | None,
-    noise: Any,
-    batch_size: float | None,
-    sampling: str,
-) -> VarianceReducedPlan:
-    """Plan a run if the number of records is public and one record may be replaced.
-
-    If a guarantee is given, the noise follows from it; otherwise the guarantee follows
-    from the noise. The first number of a pair is for full gradients, the second for
-    inner steps.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people.
-    schedule : _Schedule
-        The epochs and inner steps of all restarts.
-    clips : pair of floats
-        The lengths to which gradients and differences are clipped.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
-    guarantee : Guarantee or None
-        The guarantee that the run must satisfy. None if `noise` is given.
-    noise : pair of floats, float, or None
-        The standard deviations of the noise on averages; used if there is no guarantee.
-    batch_size : int or None
-        The batch size of inner steps; ⌈√n⌉ by default.
-    sampling : {"poisson", "fixed-size"}
-        How batches are drawn.
-
-    Returns
-    -------
-    VarianceReducedPlan
-        The mechanism, its two noises, and its guarantee.
-    """
-    if batch_size is None:
-        batch_size = math.isqrt(n - 1) + 1
-    size = check_batch(batch_size, n, sampling)
-
-    # The clips are enlarged by rounding errors, so that the accounting covers them. The
-    # full gradient is a sum over all records, differences are summed over a batch.
-    full_clip, difference_clip = clips
-    charged_full_clip = accounting.rounded_clip(full_clip, manifold.dim, dtype, n)
-    charged_difference_clip = accounting.rounded_clip(
-        difference_clip, manifold.dim, dtype, n, size
-    )
-    charged_clips = (charged_full_clip, charged_difference_clip)
-
-    # The noise from the guarantee, or the guarantee from the noise.
-    terms = (n, schedule.total_epochs, schedule.inner_steps, size, charged_clips)
-    if guarantee is not None:
-        noise_std = accounting.rsvrg_noise(
-            *terms, guarantee, sampling, schedule.mean_learning_rate
-        )
-    else:
-        pair = (noise, noise) if isinstance(noise, Real) else noise
-        noise_std = _convert_pair("noise", pair)
-        guarantee = accounting.rsvrg_guarantee(*terms, noise_std, sampling)
-
-    full_noise, inner_noise = noise_std
-    mechanism = VarianceReducedMechanism(
-        statistic=ClippedGradient(manifold, charged_full_clip, n),
-        epochs=schedule.total_epochs,
-        inner_steps=schedule.inner_steps,
-        batch_size=size,
-        difference_clip=charged_difference_clip,
-        full_noise=full_noise,
-        inner_noise=inner_noise,
-        sampling=sampling,
-    )
-    return VarianceReducedPlan(
-        mechanism=mechanism,
-        guarantee=guarantee,
-        noise_std=noise_std,
-        noise_unit=noise_std,
-        mean_scale=(None, None),
-        batch_size=size,
-        uses_all_records=False,
-    )
-
-
-def _plan_add_remove(
-    manifold: Manifold,
-    n: int,
-    schedule: _Schedule,
-    clips: Pair,
-    dtype: np.dtype,
-    guarantee: Guarantee,
-    sampling_rate: float,
-    randomness: Randomness,
-) -> VarianceReducedPlan:
-    """Plan a run if n is private, because a record may be added or removed.
-
-    This function draws a noisy count of the records, which the guarantee pays for. The
-    first number of a pair is for full gradients, the second for inner steps.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people: private.
-    schedule : _Schedule
-        The epochs and inner steps of all restarts.
-    clips : pair of floats
-        The lengths to which gradients and differences are clipped.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
-    guarantee : Guarantee
-        The guarantee that the run must satisfy, for the adjacency add-remove.
-    sampling_rate : float
-        The public probability that a record is in a batch.
-    randomness : Randomness
-        The source of the noise of the count.
-
-    Returns
-    -------
-    VarianceReducedPlan
-        The mechanism, its two noises and its guarantee. Its `mean_scale` contains the
-        noisy count.
-    """
-    # The clips are enlarged by rounding errors, so that the accounting covers them.
-    full_clip, difference_clip = clips
-    charged_full_clip = accounting.add_remove_clip(full_clip, manifold.dim, dtype)
-    charged_difference_clip = accounting.add_remove_clip(
-        difference_clip, manifold.dim, dtype
-    )
-
-    noise_std, count_noise = accounting.add_remove_rsvrg_noise(
-        schedule.total_epochs,
-        schedule.inner_steps,
-        sampling_rate,
-        (charged_full_clip, charged_difference_clip),
-        guarantee,
-        schedule.mean_learning_rate,
-    )
-    noisy_count = randomness.noisy_count(n, count_noise)
-    full_noise, inner_noise = noise_std
-    mechanism = AddRemoveVarianceReducedMechanism(
-        statistic=ClippedGradientSum(manifold, charged_full_clip),
-        epochs=schedule.total_epochs,
-        inner_steps=schedule.inner_steps,
-        rate=sampling_rate,
-        difference_clip=charged_difference_clip,
-        full_noise=full_noise,
-        inner_noise=inner_noise,
-        count_noise=count_noise,
-    )
-    return VarianceReducedPlan(
-        mechanism=mechanism,
-        guarantee=guarantee,
-        noise_std=noise_std,
-        noise_unit=(full_noise / full_clip, inner_noise / difference_clip),
-        mean_scale=(
-            full_clip / noisy_count,
-            difference_clip / (sampling_rate * noisy_count),
-        ),
-        batch_size=max(int(sampling_rate * n), 1),
-        uses_all_records=sampling_rate == 1 or not n,
-        sampling_rate=sampling_rate,
-    )
 
 
 class EpochResult(NamedTuple):
@@ -523,14 +238,14 @@ class _Run(NamedTuple):
     returns_random_iterate: bool
     randomness: Randomness
 
-    def descend(self, start: Any, schedule: _Schedule) -> tuple[Any, np.ndarray | None]:
+    def descend(self, start: Any, schedule: Schedule) -> tuple[Any, np.ndarray | None]:
         """Run all restarts, each from the output of the one before.
 
         Parameters
         ----------
         start : array
             The first iterate.
-        schedule : _Schedule
+        schedule : Schedule
             The learning rate of each step, and whether it is recorded.
 
         Returns
@@ -816,37 +531,3 @@ def _gradient_differences(problem: Problem, anchor: Any, w: Any, records: Any) -
     points = jnp.stack([w, anchor])
     at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
     return at_w - problem.carry(anchor, w, at_anchor)
-
-
-def _convert_pair(name: str, values: Any) -> Pair:
-    """Return an argument as a pair of floats, both of them positive and finite.
-
-    Called on the arguments `clip` and `noise` of `dp_rsvrg`.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the error message.
-    values : object
-        The argument of the user.
-
-    Returns
-    -------
-    first, second : float
-        The two numbers.
-
-    Raises
-    ------
-    ParameterError
-        If the argument is not a pair of positive numbers.
-    """
-    try:
-        first, second = values
-    except (TypeError, ValueError):
-        raise ParameterError(
-            "must be a pair of positive numbers", parameter=name, value=values
-        ) from None
-    return (
-        _validate.length(f"{name}[0]", first),
-        _validate.length(f"{name}[1]", second),
-    )

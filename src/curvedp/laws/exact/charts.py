@@ -621,13 +621,13 @@ exact_chart.register(KendallShapes, ExactKendallShapes)
 
 
 @exact_chart.register
-def _(manifold: Grassmann) -> ExactChart | None:
+def _chart_of_lines(manifold: Grassmann) -> ExactChart | None:
     """Return the chart of lines, Grassmann(m, 1); other subspaces have none."""
     return ExactLine(manifold) if manifold.r == 1 else None
 
 
 @exact_chart.register
-def _(manifold: Rotations) -> ExactChart | None:
+def _chart_of_rotations(manifold: Rotations) -> ExactChart | None:
     """Return the chart of rotations of the plane and of three-space, else None."""
     return ExactRotations(manifold) if manifold.n <= 3 else None
 

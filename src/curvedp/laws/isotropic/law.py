@@ -280,7 +280,9 @@ def _polar_point_by_isometry(
 
 
 @_polar_point_by_isometry.register
-def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
+def _polar_point_of_sphere(
+    manifold: Sphere, center: Floats, u: Floats, r: Floats
+) -> Floats:
     """Return polar points on a sphere: reflect it so that e₁ goes to the center.
 
     Parameters
@@ -303,7 +305,9 @@ def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
 
 
 @_polar_point_by_isometry.register
-def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | None:
+def _polar_point_of_lines(
+    manifold: Grassmann, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
     """Return polar points on a space of lines: a line is a unit vector up to its sign.
 
     Parameters
@@ -328,7 +332,9 @@ def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | Non
 
 
 @_polar_point_by_isometry.register
-def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
+def _polar_point_of_lorentz(
+    manifold: Lorentz, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
     """Return polar points on the hyperboloid: boost its origin to the center.
 
     Parameters
@@ -354,7 +360,9 @@ def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
 
 
 @_polar_point_by_isometry.register
-def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | None:
+def _polar_point_of_ball(
+    manifold: PoincareBall, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
     """Return polar points in the ball model, computed on the hyperboloid.
 
     A point (y₀, y) of the hyperboloid is the point x = y/(1 + y₀) of the ball.
