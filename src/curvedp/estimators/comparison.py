@@ -214,7 +214,7 @@ def compare_groups(
     with quiet_about_records():
         arrays = read_samples(manifold, samples)
     sample_names = _check_names(names, len(arrays))
-    _rehearse(
+    _check_all_parts(
         manifold,
         arrays,
         radius,
@@ -334,7 +334,7 @@ def compare_pairs(
 
     # Calibrate every part first, so that whatever would refuse a later part is refused
     # before the first part is paid.
-    _rehearse_pairs(
+    _check_all_parts_of_pairs(
         manifold, samples, radius, center, divisible, level, permutations, persons
     )
     payment: dict[str, Any] = {"ledger": ledger, "source": source}
@@ -355,7 +355,7 @@ def compare_pairs(
     return comparison._replace(warnings=(*warning_texts, *comparison.warnings))
 
 
-def _rehearse_pairs(
+def _check_all_parts_of_pairs(
     manifold: Manifold,
     samples: list[np.ndarray],
     radius: float | str,
@@ -631,7 +631,7 @@ def _is_printable_text(name: object) -> bool:
     return isinstance(name, str) and bool(name.strip()) and name.isprintable()
 
 
-def _rehearse(
+def _check_all_parts(
     manifold: Manifold,
     samples: list[np.ndarray],
     radius: float | str,

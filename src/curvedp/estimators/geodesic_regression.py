@@ -168,7 +168,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
             data = (x, Y, person_index)
             privacy_unit = ProtectedUnit.PERSON
         _validate.choice("method", self.method, methods)
-        chosen = self._choose(n, x.shape[1], has_persons=groups is not None)
+        chosen = self._calibrated_mechanism(
+            n, x.shape[1], has_persons=groups is not None
+        )
 
         statistic: Any = chosen.mechanism.statistic
         x_range = np.array(statistic.x_range)
@@ -238,7 +240,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
             ReleasedValue(velocity, self.velocity_, certificate),
         ]
 
-    def _choose(
+    def _calibrated_mechanism(
         self, n: int, n_predictors: int, *, has_persons: bool
     ) -> ChosenMechanism:
         """Return the calibrated mechanism, and why it was chosen.

@@ -171,7 +171,9 @@ class PrivateSynthesizer(PrivateEstimator):
         if data.person_index is not None:
             n = int(data.person_index.max()) + 1
         n_classes = 1 if classes is None else len(classes)
-        chosen = self._choose(n, n_classes, has_predictor=column is not None)
+        chosen = self._calibrated_mechanism(
+            n, n_classes, has_predictor=column is not None
+        )
         unit = self._privacy_unit(y, groups, column)
         pending = PendingRelease(
             chosen.mechanism, data, chosen.choice, "synthetic population"
@@ -323,7 +325,7 @@ class PrivateSynthesizer(PrivateEstimator):
             return ProtectedUnit.PREDICTOR_AND_RESPONSE
         return ProtectedUnit.RECORD
 
-    def _choose(
+    def _calibrated_mechanism(
         self, n: int, n_classes: int, *, has_predictor: bool
     ) -> ChosenMechanism:
         """Return the calibrated mechanism, and why it was chosen.

@@ -192,7 +192,9 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         check_dimension(check_manifold(self.manifold))
         n_components = self._check_n_components()
         records, privacy_unit = self._load_records(X, groups)
-        chosen = self._choose(records.n, in_memory=records.location == "memory")
+        chosen = self._calibrated_mechanism(
+            records.n, in_memory=records.location == "memory"
+        )
         vector = self._release_one(chosen, records, "moments", privacy_unit)
 
         manifold = self.manifold_
@@ -246,7 +248,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             )
         return n_components
 
-    def _choose(self, n: int, *, in_memory: bool) -> ChosenMechanism:
+    def _calibrated_mechanism(self, n: int, *, in_memory: bool) -> ChosenMechanism:
         """Return the calibrated mechanism, and why it was chosen.
 
         Parameters

@@ -242,7 +242,7 @@ class PrivateConnectome(BaseEstimator):
                 f"is missing: more than {_MAX_REGIONS} regions are released by network",
                 parameter="networks",
             )
-        pooling = _Pooling.of(n_regions, self.networks, resolution, names)
+        pooling = _Pooling.at_resolution(n_regions, self.networks, resolution, names)
         check_is_readable(pooling.n_edges, self.radius)
 
         center = np.zeros((n_regions, n_regions))
@@ -268,7 +268,7 @@ class PrivateConnectome(BaseEstimator):
                 source=self.source,
             )
             releases.append(self.mean_)
-        self._describe(pooling, resolution, choice)
+        self._set_fitted(pooling, resolution, choice)
         return self
 
     def _validate(self, n_regions: int, names: Sequence[str] | None) -> None:
@@ -337,7 +337,7 @@ class PrivateConnectome(BaseEstimator):
             f"predicted noise {pooled:.2g}"
         )
 
-    def _describe(self, pooling: "_Pooling", resolution: str, choice: str) -> None:
+    def _set_fitted(self, pooling: "_Pooling", resolution: str, choice: str) -> None:
         """Set the fitted attributes, all of which follow from the release.
 
         Parameters
@@ -440,7 +440,9 @@ class PrivateConnectome(BaseEstimator):
         width = self._noisy.half_width(level)
         if self.resolution_ == "networks":
             return self.names_, self.edges_, np.full(self.edges_.shape, width)
-        pooled = _Pooling.of(len(self.names_), self.networks_, "networks", None)
+        pooled = _Pooling.at_resolution(
+            len(self.names_), self.networks_, "networks", None
+        )
         noisy_edges = self._pooling.matrix(self._noisy.value)
         averages = pooled.vectors(noisy_edges)
         # Šidák over fewer averages would be narrower; that of all edges holds too.
@@ -656,14 +658,14 @@ class _Pooling:
     sizes: np.ndarray
 
     @classmethod
-    def of(
+    def at_resolution(
         cls,
         n_regions: int,
         networks: Sequence[Any] | None,
         resolution: str,
         names: Sequence[str] | None,
     ) -> "_Pooling":
-        """Return the pooling of k regions at a resolution.
+        """Return how the edges between regions are averaged at a resolution.
 
         Parameters
         ----------

@@ -67,7 +67,7 @@ def plot_connectome(
         # A fixed layout: names around a circle are no part of its axes' box.
         matrix_axes = figure.add_axes((0.12, 0.20, 0.34, 0.68))
         chord_axes = figure.add_axes((0.53, 0.04, 0.46, 0.82))
-        order, networks = _order(connectome)
+        order, networks = _row_order(connectome)
         _draw_matrix(figure, matrix_axes, connectome, order, networks)
         _draw_chords(chord_axes, connectome, order, networks, level, of)
         noun = "regions" if connectome.resolution_ == "regions" else "networks"
@@ -80,7 +80,7 @@ def plot_connectome(
     return figure
 
 
-def _order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
+def _row_order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
     """Return the order of rows, networks side by side, and the network of each row."""
     count = len(connectome.names_)
     if connectome.resolution_ == "networks":
@@ -91,7 +91,7 @@ def _order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
     return order, [connectome.networks_[row] for row in order]
 
 
-def _blocks(networks: Sequence[str]) -> list[tuple[str, int, int]]:
+def _network_blocks(networks: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return the networks in a matrix: the name, first row and end row of each.
 
     Parameters
@@ -147,7 +147,7 @@ def _draw_matrix(
     axes.set_xticks(ticks, labels, rotation=90, fontsize=7)
     axes.set_yticks(ticks, labels, fontsize=7)
     if connectome.resolution_ == "regions":
-        for _, start, _ in _blocks(networks)[1:]:
+        for _, start, _ in _network_blocks(networks)[1:]:
             axes.axhline(start - 0.5, color=INK, lw=0.6)
             axes.axvline(start - 0.5, color=INK, lw=0.6)
     noise = connectome.predicted_error_
@@ -175,7 +175,7 @@ def _row_labels(
         names = _short_names([str(connectome.names_[row]) for row in order])
         return [float(row) for row in range(len(order))], names
     # Too many names: one label in the middle of each network.
-    blocks = _blocks(networks)
+    blocks = _network_blocks(networks)
     middles = [(start + end - 1) / 2 for _, start, end in blocks]
     return middles, [name for name, _, _ in blocks]
 
@@ -246,7 +246,7 @@ def _draw_chords(
             *curve.T, color=sign_color, lw=0.4 + 2.2 * part, alpha=0.25 + 0.6 * part
         )
 
-    blocks = _blocks(networks)
+    blocks = _network_blocks(networks)
     palette = colormaps["tab20"]
     for number, (name, start, end) in enumerate(blocks):
         # The twenty colors are ten pairs of dark and light; the dark ones come first.

@@ -175,7 +175,7 @@ def read_connectomes(
             f"{folder} has no connectivity matrices: files sub-…{', sub-…'.join(ENDINGS)}"
         )
     wanted = {"atlas": atlas, "measure": measure, **entities}
-    files = _select(files, wanted)
+    files = _select_files(files, wanted)
     if measure is None:
         files = _prefer_pearson(files)
     for name in ("atlas", "measure"):
@@ -431,7 +431,7 @@ def participants_of(paths: Sequence[str | Path]) -> list[str]:
     return [str(path) for path in files]
 
 
-def _entity(path: Path, name: str) -> str | None:
+def _entity_value(path: Path, name: str) -> str | None:
     """Return the value of an entity in a file's name, such as "rest" for "task"."""
     entities = _entities(path)
     for synonym in _SYNONYMS.get(name, (name,)):
@@ -440,7 +440,7 @@ def _entity(path: Path, name: str) -> str | None:
     return None
 
 
-def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
+def _select_files(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
     """Return the files with the wanted entities, or raise an error that lists others.
 
     Parameters
@@ -452,12 +452,12 @@ def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
     """
     selected = files
     if "desc" not in wanted:
-        plain = [path for path in files if _entity(path, "desc") is None]
+        plain = [path for path in files if _entity_value(path, "desc") is None]
         selected = plain or files
     for name, value in wanted.items():
         if value is None:
             continue
-        matching = [path for path in selected if _entity(path, name) == value]
+        matching = [path for path in selected if _entity_value(path, name) == value]
         if not matching:
             available_values = entity_values(selected, name)
             raise ParameterError(
@@ -470,7 +470,9 @@ def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
 def _prefer_pearson(files: list[Path]) -> list[Path]:
     """Return the files of Pearson correlations if there are such, or all files."""
     pearson = [
-        path for path in files if "pearson" in (_entity(path, "measure") or "").lower()
+        path
+        for path in files
+        if "pearson" in (_entity_value(path, "measure") or "").lower()
     ]
     return pearson or files
 
@@ -488,7 +490,7 @@ def check_correlations(files: Sequence[Path]) -> None:
     ParameterError
         For numbers or lengths of streamlines, covariances, Fisher's z and the like.
     """
-    measure = _entity(files[0], "measure")
+    measure = _entity_value(files[0], "measure")
     if measure is not None and _NO_CORRELATIONS.search(measure.lower()):
         raise ParameterError(
             "is not a measure of correlation: choose one with --measure, or read the "
@@ -513,7 +515,7 @@ def entity_values(files: Sequence[Path], name: str) -> list[str]:
     list of str
         Each value once. The value "None" means that a name does not have the entity.
     """
-    return sorted({str(_entity(path, name)) for path in files})
+    return sorted({str(_entity_value(path, name)) for path in files})
 
 
 def _check_one(files: list[Path], name: str) -> None:

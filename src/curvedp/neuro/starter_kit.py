@@ -23,7 +23,7 @@ from curvedp.core.released import ReleasedValue
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators import PrivateMDM, PrivateRecenter
 from curvedp.estimators.published_file import read_published, write_published
-from curvedp.estimators.recenter import own_mean, recenter
+from curvedp.estimators.recentering import own_mean, recenter
 from curvedp.estimators.shares import (
     check_divisible,
     check_ledger_can_pay,
