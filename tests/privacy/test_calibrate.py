@@ -25,7 +25,7 @@ from curvedp.privacy import (
 from curvedp.privacy import calibration as calibrate_module
 from curvedp.privacy.calibration import _ScaleSearch, meets, secant_root
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_mu, gdp_mu_below
-from curvedp.privacy.profiles import constant_curvature as constant_curvature
+from curvedp.privacy.profiles import radial
 from curvedp.privacy.profiles.products import product_profile
 from curvedp.privacy.scale_cost import cost_estimate, cost_lower_bound, log_excess
 from privacy.guarantees import ALL
@@ -234,9 +234,9 @@ def test_a_sketch_agrees_with_the_table_and_spares_tables(
 ):
     """Where the search ends, two tables are built, of the answer and of the lattice point below: the sketch led there."""
     make, built = gaussian_profile if kind == "gaussian" else laplace_profile, []
-    whole = constant_curvature.TabulatedLossLaw
+    whole = radial.TabulatedLossLaw
     monkeypatch.setattr(
-        constant_curvature,
+        radial,
         "TabulatedLossLaw",
         lambda law: built.append(law) or whole(law),
     )

@@ -506,8 +506,8 @@ class _ScaleSearch:
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
-        It is called if the secant method fails. That happens if the excess jumps, or if
-        the noise exists up to some scale only.
+        Used if the secant method fails. That happens if the excess jumps, or if the
+        noise exists up to some scale only.
 
         `low` misses the target and `high` meets it or is infinite, at every step.
 

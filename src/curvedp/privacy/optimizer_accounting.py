@@ -202,8 +202,9 @@ def rsgd_guarantee(
     """Return the guarantee of gradient descent with noisy gradients of random batches.
 
     Each step clips the gradients of a random batch to the norm C, and releases their
-    average with added Gaussian noise. That no one knows which records are in a batch
-    makes a step more private (Theorem C4, docs/theory/accounting.md).
+    average with added Gaussian noise. A step is more private than one over known
+    records, because no one knows which records are in a batch (Theorem C4,
+    docs/theory/accounting.md).
 
     Parameters
     ----------

@@ -260,26 +260,16 @@ class MuEnclosure(DeltaEnclosure):
         list of float or None
             Increasing ε's from 0 to `end`; None if far too many would be needed.
         """
-        table = self.profile.loss_table
-
         # log δ and log δ_μ on a grid of ε.
-        last_knot = min(end, table.end)
-        # The grid of the table, and an even one over the losses that are likely: few
-        # exceed eight times the Rao distance, the standard deviation of a small loss.
-        candidates = np.append(
-            table.grid(),
-            np.linspace(0.0, _LIKELY_DEVIATIONS * self.profile.rao, _LIKELY_POINTS),
-        )
-        grid = np.unique(np.minimum(candidates, last_knot))
-        log_delta = table.log_delta(grid)
+        grid = self._even_and_tabulated_eps(end)
+        log_delta = self.profile.loss_table.log_delta(grid)
         log_gdp = gdp_log_delta(mu, grid)
 
         # Once δ(ε) is below δ_μ(end), one last interval is enough.
         log_gdp_at_end = float(gdp_log_delta(mu, np.array([end]))[0])
         is_below_end = log_delta + _KNOT_MARGIN < log_gdp_at_end
-        below_end = np.nonzero(is_below_end)[0]
-        if len(below_end):
-            n_used = below_end[0] + 1
+        if np.any(is_below_end):
+            n_used = int(np.argmax(is_below_end)) + 1
             grid = grid[:n_used]
             log_delta = log_delta[:n_used]
             log_gdp = log_gdp[:n_used]
@@ -296,6 +286,29 @@ class MuEnclosure(DeltaEnclosure):
         positions = np.linspace(0.0, n_needed, math.ceil(n_needed) + 1)
         knots = np.interp(positions, intervals_before, grid).tolist()
         return [*knots, end] if end > knots[-1] else knots
+
+    def _even_and_tabulated_eps(self, end: float) -> Array:
+        """Return a grid of ε at which δ is read from its table, to suggest knots.
+
+        It consists of the grid of the table, and an even one over the losses that are
+        likely: few exceed eight times the Rao distance, the standard deviation of a
+        small loss.
+
+        Parameters
+        ----------
+        end : float
+            The largest ε of interest.
+
+        Returns
+        -------
+        array
+            Increasing ε from 0 to `end`, or to the end of the table.
+        """
+        table = self.profile.loss_table
+        largest_likely_loss = _LIKELY_DEVIATIONS * self.profile.rao
+        likely = np.linspace(0.0, largest_likely_loss, _LIKELY_POINTS)
+        candidates = np.append(table.grid(), likely)
+        return np.unique(np.minimum(candidates, min(end, table.end)))
 
     # ---- one interval
 

@@ -458,7 +458,8 @@ class ComposedPLD:
             masses_from_start[first - start :], rate, width, convolution.error
         )
 
-        delta *= _untilting_factor(convolution, rate, grid * width)
+        losses = np.asarray(grid * width, np.float64)
+        delta *= _untilting_factor(convolution, rate, losses)
         delta[grid >= last_index] = 0.0
 
         # Add the mass outside of the window; the rounding error is (t) of

@@ -3,7 +3,7 @@ All are computed from the privacy loss L = log p₁(Y)/p₂(Y), with the output 
 and p₂ on two neighboring data sets, and Y drawn from p₁. A table stores the
 distribution of L.
 
-The two data sets are those that are easiest to tell apart. Subclasses of
+The two data sets are the ones that are easiest to tell apart. Subclasses of
 `PrivacyProfile` supply the distribution of L. With P₁ and P₂ the probabilities under p₁
 and p₂,
 

@@ -37,9 +37,9 @@ from curvedp.privacy.loss.sum import RELATIVE_ERROR_OF_SUM
 from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import (
     CURVATURE_RANGE,
-    FloorProfile,
     constant_curvature_profile,
 )
+from curvedp.privacy.profiles.hyperbolic_floor import FloorProfile
 from curvedp.privacy.profiles.split import Factors, split_profile
 from curvedp.privacy.profiles.worst_split import largest_over_splits
 
