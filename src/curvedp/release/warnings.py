@@ -875,8 +875,8 @@ def _share_of_radius(value: Any, statistic: Statistic) -> float | None:
         if ball is None:
             return None
         point = value[0] if isinstance(value, tuple) else value
-        manifold: Manifold = statistic.manifold
-        return float(manifold.dist(ball.center, point)) / ball.radius
+        located: Any = statistic  # a sum with a ball has a manifold too
+        return float(located.manifold.dist(ball.center, point)) / ball.radius
     return None
 
 

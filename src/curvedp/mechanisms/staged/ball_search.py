@@ -598,32 +598,52 @@ class PrivateBallMechanism(
         # Between these limits a double can hold the noise of a mean in the ball.
         radius = min(max(ball.radius, _SMALLEST_RADIUS), _LARGEST_RADIUS)
         ball = ball._replace(radius=radius)
-        # |κ| of the lowest sectional curvature κ; negative on spheres.
-        negative_curvature = -self.manifold.curvature_bounds[0]
-
-        name = self.final_name
-        is_nearly_flat = radius**2 * negative_curvature <= _NEARLY_FLAT
-        if self._is_pure and is_nearly_flat:
-            # The statistic lists a single gradient step last. It gets all of ε, whereas
-            # Newton's method would divide ε over its steps.
-            *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
-            name = gradient_step
-        final = mechanisms.find(name).calibrate(
-            self.statistic.with_ball(ball), guarantee
-        )
-
-        # The Hessian hardly varies over a length at which length²·|κ| <= 1. If noise
-        # moves the iterates no farther than that, few Newton steps suffice.
-        if isinstance(final, NewtonMechanism):
-            noise_length = self._step_noise_ratio * radius
-            if noise_length**2 * negative_curvature <= 1:
-                final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
+        name = self._final_name_in(radius)
+        statistic = self.statistic.with_ball(ball)
+        final = mechanisms.find(name).calibrate(statistic, guarantee)
+        if isinstance(final, NewtonMechanism) and self._is_small_for_newton(radius):
+            final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
 
         budget.transcript += [
             {"kind": "ball", "center": ball.center.tolist(), "radius": radius},
             {"kind": name, "share": share_left, **final.parameters},
         ]
         return final
+
+    @property
+    def _negative_curvature(self) -> float:
+        """−κ for the lowest sectional curvature κ; negative on spheres."""
+        return -self.manifold.curvature_bounds[0]
+
+    def _final_name_in(self, radius: float) -> str:
+        """Return the name of the final mechanism in a ball of this radius.
+
+        Parameters
+        ----------
+        radius : float
+            The released radius.
+        """
+        is_nearly_flat = radius**2 * self._negative_curvature <= _NEARLY_FLAT
+        if not (self._is_pure and is_nearly_flat):
+            return self.final_name
+        # The statistic lists a single gradient step last. It gets all of ε, whereas
+        # Newton's method would divide ε over its steps.
+        *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
+        return gradient_step
+
+    def _is_small_for_newton(self, radius: float) -> bool:
+        """Return whether few Newton steps suffice in a ball of this radius.
+
+        The Hessian hardly varies over a length at which length²·|κ| ≤ 1. Few steps
+        suffice if noise moves the iterates no farther than that.
+
+        Parameters
+        ----------
+        radius : float
+            The released radius.
+        """
+        noise_length = self._step_noise_ratio * radius
+        return noise_length**2 * self._negative_curvature <= 1
 
     def reconstruct_value(self, certificate: Certificate) -> Any:
         """Compute the released value again from the noisy integers in a certificate.
