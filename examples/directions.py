@@ -29,7 +29,7 @@ try:
     everywhere = load_dataset("earthquakes")
     kind = "earthquakes"
 except MissingData as missing:
-    print(f"{missing}\n-> synthetic epicenters stand in\n")
+    print(f"{missing}\n-> synthetic epicenters are used instead\n")
     rng = np.random.default_rng(0)
     at = direction(36.0, 138.0)
     everywhere = sphere.exp(

@@ -35,7 +35,7 @@ try:
     windows, epochs = recording["windows2s_cov"], recording["epochs_cov"]  # in µV²
     kind = "EEG (EEGLAB's sample recording)"
 except MissingData as missing:
-    print(f"{missing}\n-> synthetic covariances stand in\n")
+    print(f"{missing}\n-> synthetic covariances are used instead\n")
     rng = np.random.default_rng(0)
     place = np.linspace(0, 1, 32)
     typical = 400 * np.exp(-np.abs(place[:, None] - place) / 2) + np.diag(

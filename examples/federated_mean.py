@@ -1,14 +1,15 @@
 # %% [markdown]
 # # A mean over hospitals, without a curator
 #
-# Ten hospitals hold diffusion tensors that they may not pool. Each adds up its own tensors' logarithms at a public point,
-# rounds to whole numbers, adds its share of the noise and masks the result; the server learns the noisy total and nothing
-# else. No one is trusted with the data, and the noise is that of ONE release: if each hospital published its own private
-# mean, the average of those would be about √10 times as noisy.
+# Ten hospitals have diffusion tensors that they may not share. Together they release the mean of all tensors. Each
+# hospital adds up the logarithms of its own tensors at a public point, rounds the sum to whole numbers, adds its
+# share of the noise and masks the result. The server learns the noisy total and nothing else, so nobody has to be
+# trusted with the data. The noise is that of a single release. If, instead, each hospital published its own private
+# mean, the average of these means would have about √10 times as much noise.
 #
-# Without arguments this runs in one process and draws a picture. `--sites 10 --dropouts 3 --json` runs every hospital in a
-# process of its own over Flower on the loopback interface (extra: federated), kills three of them on the way, and prints a
-# report.
+# Without arguments, this script runs in one process and draws a picture. With `--sites 10 --dropouts 3 --json`, each
+# hospital is a separate process. The processes communicate over Flower on this machine (extra: federated), three of
+# them are stopped during the run, and the script prints a report.
 
 # %%
 import argparse
@@ -57,7 +58,7 @@ options, _ = parser.parse_known_args()
 
 
 def tensors(rng, n):
-    """A hospital's tensors, in 10⁻³ mm²/s: synthetic, about a tensor of white matter."""
+    """Return the synthetic tensors of a hospital, in 10⁻³ mm²/s, around a tensor of white matter."""
     around = 0.7 * np.diag([1.6, 0.8, 0.7])
     return manifold.exp(
         around,
@@ -68,8 +69,9 @@ def tensors(rng, n):
 # %% [markdown]
 # ## The plan
 #
-# The plan is public. It names the space and the ball, the sites by their keys, how many records each has, the guarantee and
-# how many sites may be lost. Every site holds its own copy, and refuses to answer for another.
+# The plan is public. It states the manifold, the ball, the keys and the numbers of records of the sites, the
+# guarantee, and how many sites may be lost. Every site has its own copy of the plan, and refuses to take part in any
+# other plan.
 
 
 # %%
@@ -88,7 +90,8 @@ def make_plan(identities, counts, dropouts):
 # %% [markdown]
 # ## Sites as processes
 #
-# Each site's key, records and ledger stay in its own folder. The engine carries messages; the masked sum is ours.
+# The key, the records and the ledger of each site stay in its own folder. Flower carries the messages, and curvedp
+# computes the masked sums.
 
 
 # %%
@@ -114,7 +117,7 @@ def write_site(folder, plan, identity, records):
 
 
 def write_app(folder, plan):
-    """A Flower app of three lines, and the settings of its server."""
+    """Write a Flower app of three lines, and the settings of its server."""
     folder.mkdir()
     lines = (
         "from curvedp.federated import flower",
@@ -233,7 +236,7 @@ class Processes:
 
 
 def end(process, patience=0):
-    """Kill a process with all that it started, after so many seconds to end by itself."""
+    """Wait for a process, then kill it and all processes that it started."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(patience)
     with suppress(ProcessLookupError):
@@ -255,7 +258,7 @@ def wait_for(condition, seconds, what):
 
 
 def run_processes(folder, sites, dropouts, n):
-    """The release of `sites` real processes, of which the first `dropouts` are killed once they have paid."""
+    """Run `sites` processes; kill the first `dropouts` after they have charged their ledgers."""
     rng = np.random.default_rng(7)
     identities = [new_identity() for _ in range(sites)]
     records = [tensors(rng, n) for _ in range(sites)]
@@ -288,7 +291,7 @@ def run_processes(folder, sites, dropouts, n):
 
 
 def report(plan, records, release):
-    """What is public of a run, and (for this synthetic study only) how far the value is from the truth."""
+    """Return public facts about a run, and the error, which is known here because the data are synthetic."""
     if "stopped" in release:
         return {"stopped": release["stopped"], **release["transport"]}
     alive = release["rounds"][-1]["alive"]
@@ -316,7 +319,8 @@ def report(plan, records, release):
 # %% [markdown]
 # ## In one process
 #
-# The same sites, without the engine. Three of the ten may be lost; here none is, and no noise is paid for those that stay.
+# Here the same sites run in one process, without Flower. Three of the ten sites may be lost. In this run none is lost,
+# and the additional noise that the plan provides for lost sites is removed again.
 
 
 # %%
@@ -345,7 +349,7 @@ def run_here(sites=10, dropouts=3, n=200):
     local = frechet_mean(manifold, np.array([one.location_ for one in alone]))
     truth = frechet_mean(manifold, together)
     return {
-        "a curator's release": manifold.dist(truth, central),
+        "a central curator": manifold.dist(truth, central),
         "federated": manifold.dist(truth, release.value),
         "mean of ten private means": manifold.dist(truth, local),
     }
@@ -365,7 +369,7 @@ if options.sites:
         else "\n".join(f"{key}: {value}" for key, value in said.items())
     )
 else:
-    import matplotlib.pyplot as plt  # the processes need none
+    import matplotlib.pyplot as plt  # only this branch draws a picture
 
     errors = run_here()
     for name, error in errors.items():

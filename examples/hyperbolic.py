@@ -23,7 +23,7 @@ try:
     points = load_dataset("mammals", download=False)
     kind = "mammals of WordNet"
 except MissingData as missing:
-    print(f"{missing}\n-> a synthetic tree stands in\n")
+    print(f"{missing}\n-> a synthetic tree is used instead\n")
     rng = np.random.default_rng(0)
     points = embed_tree(
         [

@@ -29,7 +29,7 @@ try:
     everywhere = earth.write(load_dataset("earthquakes"))
     kind = "earthquakes"
 except MissingData as missing:
-    print(f"{missing}\n-> synthetic places stand in\n")
+    print(f"{missing}\n-> synthetic places are used instead\n")
     rng = np.random.default_rng(0)
     everywhere = np.array([37.0, 141.0]) + rng.normal(size=(900, 2)) * [5.0, 4.0]
     kind = "synthetic places"

@@ -21,7 +21,7 @@ try:
     age, pole = path["age"], path["pole"]
     kind = "global polar wander path"
 except MissingData as missing:
-    print(f"{missing}\n-> a synthetic path stands in\n")
+    print(f"{missing}\n-> a synthetic path is used instead\n")
     age = np.arange(0.0, 330.0, 10.0)
     clean = sphere.exp(SOUTH, (age / 320)[:, None] * np.array([0.9, 0.4, 0.0]))
     pole = sphere.exp(

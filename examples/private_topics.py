@@ -36,7 +36,7 @@ if file.is_file():
     kind = "messages to a bank"
 else:
     print(
-        "no banking77_minilm_s383.npz in CURVEDP_DATA\n-> simulated vectors stand in\n"
+        "no banking77_minilm_s383.npz in CURVEDP_DATA\n-> simulated vectors are used instead\n"
     )
     names = [f"subject {k}" for k in range(20)]
     common, subjects = rng.normal(size=384), rng.normal(size=(20, 384))

@@ -24,7 +24,9 @@ if file.is_file():
         age = np.log(table["rats_time"])
     kind = "rat skulls"
 else:
-    print("no dryden_shapes.npz in CURVEDP_DATA\n-> synthetic skulls stand in\n")
+    print(
+        "no dryden_shapes.npz in CURVEDP_DATA\n-> synthetic skulls are used instead\n"
+    )
     angle = np.linspace(0, 2 * np.pi, 8, endpoint=False)
     young = np.column_stack([1.2 * np.cos(angle), np.sin(angle)])
     growth = np.column_stack([0.5 * np.cos(angle), -0.2 * np.sin(2 * angle)])

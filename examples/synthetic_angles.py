@@ -23,7 +23,7 @@ if file.is_file():
     angles = np.genfromtxt(file, delimiter=",", skip_header=1)[:, -2:]
     kind = "backbone angles of a protein"
 else:
-    print("no tim8_torus2.csv in CURVEDP_DATA\n-> synthetic angles stand in\n")
+    print("no tim8_torus2.csv in CURVEDP_DATA\n-> synthetic angles are used instead\n")
     helix = rng.normal([-1.1, -0.7], 0.15, (700, 2))
     sheet = rng.normal([-2.1, 2.3], 0.35, (500, 2))
     angles = np.concatenate([helix, sheet])

@@ -24,7 +24,7 @@ try:
     tensors = load_dataset("tensors")["small_64D_tensor"]  # in 10⁻³ mm²/s
     kind = "diffusion tensors (dipy, small_64D)"
 except MissingData as missing:
-    print(f"{missing}\n-> synthetic tensors stand in\n")
+    print(f"{missing}\n-> synthetic tensors are used instead\n")
     rng = np.random.default_rng(0)
     around = 0.7 * np.diag([1.6, 0.8, 0.7])
     tensors = manifold.exp(

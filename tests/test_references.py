@@ -13,10 +13,9 @@ import importlib
 import io
 import re
 import tokenize
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
-
-import pytest
 
 import curvedp
 
@@ -38,9 +37,14 @@ OTHER_FILES = [
 PAGES = sorted(DOCS.rglob("*.md"))
 PAGE_NAMES = [page.relative_to(DOCS).as_posix() for page in PAGES]
 
-every_file = pytest.mark.parametrize(
-    "path", FILES, ids=lambda path: str(path.relative_to(SOURCE))
-)
+
+def dangling(references_of: Callable[[Path], Iterable[str]]) -> list[str]:
+    """Return the references that lead nowhere in all files of the package, as "file: reference"."""
+    return [
+        f"{path.relative_to(SOURCE)}: {reference}"
+        for path in FILES
+        for reference in references_of(path)
+    ]
 
 
 # ---- the prose of a file
@@ -71,6 +75,12 @@ def comments(source: str) -> list[str]:
             joined.append(text)
         last_line = line if has_own_line else -1
     return joined
+
+
+@functools.cache
+def syntax_tree(path: Path) -> ast.Module:
+    """Return the parsed code of a file."""
+    return ast.parse(path.read_text())
 
 
 @functools.cache
@@ -178,10 +188,24 @@ MODULES = {module_name(path): path for path in FILES}
 @functools.cache
 def defined_names(path: Path) -> frozenset[str]:
     """Return all names that occur in the code of a file, comments and strings apart."""
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
-    return frozenset(token.string for token in tokens if token.type == tokenize.NAME)
+    fields = (
+        "id",
+        "attr",
+        "arg",
+        "name",
+        "asname",
+        "module",
+    )  # of names in a syntax tree
+    return frozenset(
+        part
+        for node in ast.walk(syntax_tree(path))
+        for field in fields
+        if isinstance(name := getattr(node, field, None), str)
+        for part in name.split(".")
+    )
 
 
+@functools.cache
 def resolve(name: str) -> bool:
     """Say whether an absolute dotted name is a module, or a name that one defines."""
     parts = name.split(".")
@@ -230,7 +254,7 @@ def dependencies() -> frozenset[str]:
     """Return the top-level packages, other than curvedp, that the source imports."""
     names = set()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(syntax_tree(path)):
             if isinstance(node, ast.Import):
                 names |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -242,7 +266,7 @@ def dependencies() -> frozenset[str]:
 def variables(path: Path) -> frozenset[str]:
     """Return the parameters and the assigned names of a file."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(syntax_tree(path)):
         if isinstance(node, ast.arg):
             names.add(node.arg)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -255,6 +279,8 @@ def variables(path: Path) -> frozenset[str]:
 
 def missing_sections_and_statements(text: str) -> list[str]:
     """Return the sections and statements that a text cites and no page has."""
+    if "docs/" not in text:
+        return []
     missing = []
     for page, section in cited_sections(text):
         if not (DOCS / page).exists() or not has_section(page, section):
@@ -278,16 +304,19 @@ def missing_numbers(text: str) -> list[str]:
     return missing
 
 
-@every_file
-def test_cited_sections_and_statements_exist(path):
-    for text in prose(path):
-        assert not missing_sections_and_statements(text)
+def in_all_prose(missing: Callable[[str], list[str]]) -> list[str]:
+    """Return what is missing in the docstrings and comments of all files of the package."""
+    return dangling(
+        lambda path: [found for text in prose(path) for found in missing(text)]
+    )
 
 
-@every_file
-def test_numbered_theorems_and_errata_exist(path):
-    for text in prose(path):
-        assert not missing_numbers(text)
+def test_cited_sections_and_statements_exist():
+    assert in_all_prose(missing_sections_and_statements) == []
+
+
+def test_numbered_theorems_and_errata_exist():
+    assert in_all_prose(missing_numbers) == []
 
 
 def test_references_beside_the_package_exist():
@@ -307,36 +336,54 @@ def test_references_beside_the_package_exist():
     assert not missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(DOCS)))
-def test_theorems_and_errata_in_pages_exist(page):
-    assert not missing_numbers(page.read_text())
+def test_theorems_and_errata_in_pages_exist():
+    missing = {page: missing_numbers(page_text(page)) for page in PAGE_NAMES}
+    assert {page: found for page, found in missing.items() if found} == {}
 
 
-@every_file
-def test_cited_paths_exist(path):
-    for text in prose(path):
-        for cited in cited_paths(text):
-            places = (ROOT, SOURCE.parent, SOURCE, path.parent)
-            assert any((place / cited).exists() for place in places), cited
+def missing_paths(path: Path) -> list[str]:
+    """Return the paths that a file cites and that are nowhere."""
+    places = (ROOT, SOURCE.parent, SOURCE, path.parent)
+    cited = {cited for text in prose(path) for cited in cited_paths(text)}
+    return [
+        name for name in cited if not any((place / name).exists() for place in places)
+    ]
 
 
-@every_file
-def test_cited_modules_and_names_exist(path):
-    for text in prose(path):
-        for name in dotted_names(text):
-            if name.endswith((".py", ".md", ".csv", ".json", ".toml")):
-                continue
-            absolute = absolute_name(name, path)
-            assert absolute is None or resolve(absolute), name
+def test_cited_paths_exist():
+    assert dangling(missing_paths) == []
 
 
-@every_file
-def test_cited_private_names_exist(path):
-    names = defined_names(path)
-    for text in prose(path):
-        for name in private_names(text):
-            elsewhere = any(name in defined_names(other) for other in FILES)
-            assert name in names or elsewhere, name
+def missing_dotted_names(path: Path) -> list[str]:
+    """Return the names of modules, and of what they define, that do not exist."""
+    missing = []
+    for name in {name for text in prose(path) for name in dotted_names(text)}:
+        if name.endswith((".py", ".md", ".csv", ".json", ".toml")):
+            continue
+        absolute = absolute_name(name, path)
+        if absolute is not None and not resolve(absolute):
+            missing.append(name)
+    return missing
+
+
+def test_cited_modules_and_names_exist():
+    assert dangling(missing_dotted_names) == []
+
+
+@functools.cache
+def all_defined_names() -> frozenset[str]:
+    """Return all names that occur in the code of the package."""
+    return frozenset().union(*map(defined_names, FILES))
+
+
+def missing_private_names(path: Path) -> list[str]:
+    """Return the private names in a file's prose that no code has."""
+    cited = {name for text in prose(path) for name in private_names(text)}
+    return sorted(cited - all_defined_names())
+
+
+def test_cited_private_names_exist():
+    assert dangling(missing_private_names) == []
 
 
 def pages_stating(statement: str) -> list[str]:

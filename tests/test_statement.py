@@ -22,17 +22,11 @@ from curvedp.cli import app
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, Sphere
 from curvedp.mechanisms import GaussianMechanism
-from curvedp.statement import (
-    QUESTIONS,
-    _promise_of,
-    label,
-    ledger_sentence,
-    read_study,
-    registry,
-    template,
-    worksheet,
-    yaml,
-)
+from curvedp.statement.pages import label, worksheet
+from curvedp.statement.promise import promise_of, quoted_point
+from curvedp.statement.registry_entry import registry, yaml
+from curvedp.statement.study import QUESTIONS, read_study, template
+from curvedp.statement.words import ledger_sentence
 
 runner = CliRunner()
 EVIL = "<script>alert(1)</script> & \"x\": 'y' # [bold]"
@@ -275,11 +269,9 @@ def test_epsilon_is_quoted_at_the_delta_that_officers_ask_for():
     from scipy.optimize import brentq
     from scipy.stats import norm
 
-    from curvedp import statement
-
     mean = PrivateFrechetMean(Sphere(2), radius=0.5, guarantee=GDP(1.0))
     certificate = mean.fit(np.tile([0.0, 0.0, 1.0], (200, 1))).certificate_
-    eps, delta = statement._quoted_point(certificate)
+    eps, delta = quoted_point(certificate)
 
     def profile(eps):
         return norm.cdf(0.5 - eps) - np.exp(eps) * norm.cdf(-0.5 - eps)
@@ -334,7 +326,7 @@ def test_several_releases_are_stated_together(study_of_three):
 def test_a_statement_is_never_stronger_than_its_parts(study_of_three):
     _, certificates = study_of_three
     for number in range(1, 4):
-        together = _promise_of(certificates[:number])
+        together = promise_of(certificates[:number])
         for each in certificates[:number]:
             assert together.claims.gdp >= each.claims.gdp
             assert together.claims.slack >= each.claims.slack
@@ -348,7 +340,7 @@ def test_without_a_ledger_nothing_is_disjoint():
     """Nobody knows then whether the classes are of one data set."""
     model = PrivateMDM(Sphere(2), radius=0.7, guarantee=GDP(0.8), mechanism="gradient")
     certificates = model.fit(RNG_RECORDS, np.arange(80) % 2).certificates_
-    assert _promise_of(certificates).claims.gdp >= 0.8 * 2**0.5
+    assert promise_of(certificates).claims.gdp >= 0.8 * 2**0.5
 
 
 def pure_certificate(epsilon):
@@ -362,11 +354,11 @@ def test_parts_of_other_definitions_are_added_up():
     line = Euclidean(1)
     laplace = pure_certificate(0.5)
     gaussian = GaussianMechanism(line, 1.0, 2.0).release(line.origin).certificate
-    together = _promise_of([laplace, gaussian])
+    together = promise_of([laplace, gaussian])
     assert isinstance(together.guarantee, GDP)
     expected = (laplace.claims.gdp**2 + gaussian.claims.gdp**2) ** 0.5
     assert together.claims.gdp == pytest.approx(expected, rel=1e-9)
-    both = _promise_of([laplace, pure_certificate(0.5)])
+    both = promise_of([laplace, pure_certificate(0.5)])
     assert both.claims.gdp >= 2**0.5 * laplace.claims.gdp * (1 - 1e-9)
 
 

@@ -27,7 +27,7 @@ from curvedp.optim import (
     dp_rsgd,
     dp_rsvrg,
 )
-from curvedp.optim._loop import full_precision
+from curvedp.optim._compilation import full_precision
 from curvedp.optim.rsgd import run_steps
 from curvedp.papers.opt.timing import descent_without_privacy, private_descent
 from curvedp.privacy.optimizer_accounting import ACCELERATOR_BLOCK

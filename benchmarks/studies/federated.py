@@ -37,7 +37,7 @@ from curvedp.federated import (
     key_of,
     new_identity,
 )
-from curvedp.federated.masking import Party, unmask_sum
+from curvedp.federated.masking import Party
 from curvedp.federated.noise import (
     layer_variances,
     site_noise,
@@ -46,6 +46,7 @@ from curvedp.federated.noise import (
 )
 from curvedp.federated.schedule import Round
 from curvedp.federated.session import Session, mask_words
+from curvedp.federated.unmasking import unmask_sum
 from curvedp.geometry import (
     Euclidean,
     Lorentz,

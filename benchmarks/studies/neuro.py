@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks import arrays
 from curvedp import GDP, PrivateRecenter
 from curvedp.errors import ReleaseWarning
-from curvedp.estimators.recenter import own_mean, recenter
+from curvedp.estimators.recentering import own_mean, recenter
 from curvedp.geometry import SPDAffineInvariant, SPDLogEuclidean, frechet_mean
 from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.neuro import PrivateConnectome, PrivateRegionTensors, fisher_z

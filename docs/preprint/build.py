@@ -38,7 +38,19 @@ def section_text(name: str, left_out: tuple[str, ...]) -> str:
         text,
         flags=re.S | re.M,
     )
-    text = re.sub(r"(?<!!)\[([^\]]+)\]\([^)\s]+\)", r"\1", text)
+    # Sentences that point to guides and to evidence pages, which the PDF does not have.
+    link = r"\[[^\[\]]+\]\([^)\s]+\)"
+    text = re.sub(
+        rf"\bThe \[(?:guide|evidence)(?:{link}|[^.\[])*?\(.*?\)(?:{link}|[^.\[])*\.",
+        "",
+        text,
+    )
+    text = re.sub(r"(?<!!)\[([^\[\]]+)\]\([^)\s]+\)", r"\1", text)
+    # A page of the site is a section here.
+    text = re.sub(r"\b([Tt]his) page\b", r"\1 section", text)
+    text = text.replace("On this section", "In this section").replace(
+        "on this section", "in this section"
+    )
     for title in left_out:
         text = re.sub(rf"^## {title}\n.*?(?=^## |\Z)", "", text, flags=re.S | re.M)
     return text

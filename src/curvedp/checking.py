@@ -604,7 +604,6 @@ class _Inspection:
         iterator of str
             Sentences.
         """
-        n = len(self.records)
         finite_records = self.records[self.is_finite]
         diagonals = np.diagonal(finite_records, axis1=1, axis2=2)
         if n_singular and not diagonals.any():
@@ -621,17 +620,30 @@ class _Inspection:
                 "There are entries beyond 1.5: a covariance is scaled to a correlation, "
                 "Fisher's z values are not correlations; take tanh of them."
             )
-
-        # Matrices that rounding or too few samples have made indefinite.
-        least = self.least_eigenvalues
-        assert least is not None, "the caller has checked"
         if self.n_repaired:
             yield (
                 "Not positive definite, by at most a tenth of the largest eigenvalue, as "
-                f"rounded matrices are: {self.n_repaired} of {n} records, whose small "
-                "eigenvalues are raised."
+                f"rounded matrices are: {self.n_repaired} of {len(self.records)} records, "
+                "whose small eigenvalues are raised."
             )
-        are_mostly_singular = 2 * n_singular > n
+        yield from self._singularity_advice(n_singular)
+
+    def _singularity_advice(self, n_singular: int) -> Iterator[str]:
+        """Yield advice on matrices that are singular, or clearly indefinite.
+
+        Parameters
+        ----------
+        n_singular : int
+            The number of finite records without a nearest point on the manifold.
+
+        Returns
+        -------
+        iterator of str
+            One sentence, or none.
+        """
+        least = self.least_eigenvalues
+        assert least is not None, "the caller has checked"
+        are_mostly_singular = 2 * n_singular > len(self.records)
         if are_mostly_singular and float(np.median(least)) > _ZERO_EIGENVALUE:
             yield (
                 "Covariances of fewer samples than channels are singular: "
@@ -692,55 +704,62 @@ class _Inspection:
         iterator of str
             No sentence, one, or two.
         """
-        small, median, large = (
-            float(size) for size in np.quantile(self.sizes, (0.05, 0.5, 0.95))
-        )
-        # Angles in radians are at most 2π; larger entries may be degrees.
-        has_large_entries = float(np.abs(self.usable_records).max()) > 2 * np.pi
-        largest_residual = float(self.residuals.max())
         # On a scale-free space records of any length are points.
-        are_off_manifold = (
+        is_off_manifold = (
             not self.is_scale_free
             and float(np.median(self.residuals)) > OFF_MANIFOLD_TOLERANCE
         )
-        are_in_other_units = (
-            self.is_scale_free
-            and self.center.any()
-            and median > 0
-            and abs(log10(median)) > 1
-        )
+        small, median, large = np.quantile(self.sizes, (0.05, 0.5, 0.95)).tolist()
+        largest_residual = float(self.residuals.max())
 
         # At most one of these pieces of advice is given, the likeliest cause first.
-        if are_in_other_units:
+        if self._are_in_other_units(median):
             multiple = f"near {_three_digits(median):g} times"
             yield (
                 f"The records are {multiple} the center: change the units, "
                 f"choose a center {multiple} it, or a private radius."
             )
-        elif are_off_manifold and large > _LENGTH_FACTOR * small:
+        elif is_off_manifold and large > _LENGTH_FACTOR * small:
             ratio = large / small if small > 0 else np.inf
             yield (
                 f"Lengths differ by a factor of {ratio:.3g}: are these points? "
                 "Latitudes, quaternions, … need a form."
             )
-            if has_large_entries:
+            if self._has_large_entries():
                 yield _DEGREES_ADVICE
-        elif (
-            self.is_scale_free
-            and self.manifold.convexity_radius < np.inf
-            and has_large_entries
-        ):
+        elif self._may_be_degrees():
             yield _DEGREES_ADVICE
         elif OFF_MANIFOLD_TOLERANCE < largest_residual < _ROUNDED_RESIDUAL:
             yield (
                 f"The records are off the manifold by up to {largest_residual:.1g}, as "
                 "rounded numbers are; the nearest points replace them."
             )
-        elif are_off_manifold and abs(median - 1) > _LENGTH_TOLERANCE:
+        elif is_off_manifold and abs(median - 1) > _LENGTH_TOLERANCE:
             yield (
                 f"The records are {_three_digits(median):g} times as long as points "
                 "and are replaced by the nearest points. Are the units right?"
             )
+
+    def _are_in_other_units(self, median_size: float) -> bool:
+        """Return whether most records differ from the center by a factor above ten.
+
+        Parameters
+        ----------
+        median_size : float
+            The median size of the records, relative to the center.
+        """
+        if not self.is_scale_free or not self.center.any() or median_size <= 0:
+            return False
+        return abs(log10(median_size)) > 1
+
+    def _has_large_entries(self) -> bool:
+        """Return whether entries exceed 2π, the largest angle in radians."""
+        return float(np.abs(self.usable_records).max()) > 2 * np.pi
+
+    def _may_be_degrees(self) -> bool:
+        """Return whether angles on a curved, scale-free space may be in degrees."""
+        is_curved = self.manifold.convexity_radius < np.inf
+        return self.is_scale_free and is_curved and self._has_large_entries()
 
     def _ball_advice(self) -> Iterator[str]:
         """Yield advice on the public ball: whether it fits the records.
@@ -765,18 +784,19 @@ class _Inspection:
                 "center: a smaller ball would need less noise."
             )
 
-        limit = self.manifold.convexity_radius
+        largest_allowed = self.manifold.convexity_radius
         needed_radius = _round_up(float(np.quantile(self.center_distances, 0.99)))
-        if needed_radius > limit > 0:
+        if needed_radius > largest_allowed > 0:
             yield (
                 f"A ball about this center needs radius {needed_radius:g}, and "
-                f"only balls below {limit:.3g} have one mean: choose another center."
+                f"only balls below {largest_allowed:.3g} have one mean: choose another "
+                "center."
             )
         if self.mean is not None:
             # This is about the ball that a private search would find.
             radius_at_mean = _round_up(float(np.quantile(self.mean_distances, 0.99)))
             ending = "."
-            if radius_at_mean >= limit:
+            if radius_at_mean >= largest_allowed:
                 ending = ": more than a given ball may have."
             yield (
                 f"99% of them fit into {self.manifold.name} with radius "
@@ -828,8 +848,8 @@ def _written_decimals(records: np.ndarray) -> int | None:
 def _spaces_of_shape(shape: tuple[int, ...]) -> Iterator[Manifold]:
     """Yield the spaces whose points are arrays of a given shape, such as (3, 3).
 
-    The spaces are those that have names. A space is omitted if every array of the shape
-    is a point of it.
+    Only spaces with names are tried. A space is omitted if every array of the shape is
+    a point of it.
 
     Parameters
     ----------

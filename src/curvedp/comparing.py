@@ -209,8 +209,6 @@ def name_apart(groups: list[Group], files: Sequence[str | Path]) -> list[Group]:
 def split_by_label(group: Group, labels: Any) -> list[Group]:
     """Split the records of one file into a group for each label.
 
-    `read_groups` calls it if the groups are in one file.
-
     Parameters
     ----------
     group : Group
@@ -278,9 +276,7 @@ def compare(
     is_paired: bool,
     **parameters: Any,
 ) -> GroupComparison:
-    """Release a comparison of groups that were read from files.
-
-    The command `curvedp test` and the studio call it.
+    """Release a comparison of groups, for `curvedp test` and the studio.
 
     Parameters
     ----------

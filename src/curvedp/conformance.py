@@ -703,9 +703,12 @@ def _draw_repeatedly(
     draws = []
     for _ in range(_N_DRAWS):
         draw = mechanism.draw(prepared, source)
-        integers = [[int(k) for k in np.ravel(part)] for part in draw.integers]
+        integers = [
+            [int(number) for number in np.ravel(array)] for array in draw.integers
+        ]
         coordinates = mechanism.replay_coordinates(integers)
-        if coordinates.size != math.prod(shape):  # coordinates in a chart of the space
+        is_point = coordinates.size == math.prod(shape)
+        if not is_point:  # coordinates in a chart of the space
             coordinates = np.asarray(mechanism.point_from_grid(coordinates))
         draws.append(coordinates.reshape(shape))
     return np.array(draws)
@@ -737,14 +740,11 @@ def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> No
 
 
 def _check_directions(space: Manifold, coordinates: np.ndarray) -> None:
-    """Check that draws prefer no direction from the value.
+    """Check that draws prefer no direction from the value, by two tests.
 
-    For n unit vectors u in d dimensions, whose law is uniform, n·d·|mean u|² is about
-    chi-squared with d degrees of freedom (Rayleigh's test). On a symmetric space the
-    reflection of geodesics keeps the law, so that this holds for the mean of every
-    isotropic law. With the mean M of u·uᵀ, n·d(d+2)/2·(tr M² − 1/d) is about
-    chi-squared with (d−1)(d+2)/2 degrees (Bingham's test). This one assumes that all
-    directions are alike, which they are on two-point homogeneous spaces.
+    On a symmetric space the reflection of geodesics keeps the law, so that Rayleigh's
+    test holds for every isotropic law. Bingham's test assumes that all directions are
+    alike, which they are on two-point homogeneous spaces.
 
     Parameters
     ----------
@@ -758,12 +758,11 @@ def _check_directions(space: Manifold, coordinates: np.ndarray) -> None:
     AssertionError
         If one of the tests fails; right draws fail with probability 1e-8.
     """
-    n, dim = coordinates.shape
+    dim = coordinates.shape[1]
     directions = coordinates / np.linalg.norm(coordinates, axis=1, keepdims=True)
-    mean = directions.mean(axis=0)
-    rayleigh = n * dim * float(mean @ mean)
     message = "exact draws prefer a direction: they are not isotropic about the value"
-    _require(rayleigh <= chi2.isf(_LEAST_PROBABILITY, dim), message)
+    largest = chi2.isf(_LEAST_PROBABILITY, dim)
+    _require(_rayleigh_statistic(directions) <= largest, message)
 
     spectrum = space.jacobi_spectrum
     if spectrum is None or dim == 1:
@@ -771,11 +770,37 @@ def _check_directions(space: Manifold, coordinates: np.ndarray) -> None:
     n_curved = sum(multiplicity for _, multiplicity in spectrum)
     if n_curved not in (0, dim - 1):  # the space has a Euclidean factor
         return
+    degrees_of_freedom = (dim - 1) * (dim + 2) / 2
+    largest = chi2.isf(_LEAST_PROBABILITY, degrees_of_freedom)
+    _require(_bingham_statistic(directions) <= largest, message)
+
+
+def _rayleigh_statistic(directions: np.ndarray) -> float:
+    """Return n·d·|mean u|²: about chi-squared with d degrees of freedom.
+
+    Parameters
+    ----------
+    directions : array of shape (n, d)
+        Unit vectors u; the claim holds if their law is uniform.
+    """
+    n, dim = directions.shape
+    mean = directions.mean(axis=0)
+    return n * dim * float(mean @ mean)
+
+
+def _bingham_statistic(directions: np.ndarray) -> float:
+    """Return n·d(d+2)/2·(tr M² − 1/d): about chi-squared, (d−1)(d+2)/2 degrees.
+
+    Parameters
+    ----------
+    directions : array of shape (n, d)
+        Unit vectors u, with M the mean of u·uᵀ; the claim holds if their law is
+        uniform.
+    """
+    n, dim = directions.shape
     moment = directions.T @ directions / n
     excess = float(np.sum(moment * moment)) - 1 / dim
-    bingham = n * dim * (dim + 2) / 2 * excess
-    degrees = (dim - 1) * (dim + 2) / 2
-    _require(bingham <= chi2.isf(_LEAST_PROBABILITY, degrees), message)
+    return n * dim * (dim + 2) / 2 * excess
 
 
 def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:

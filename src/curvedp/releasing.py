@@ -131,8 +131,6 @@ class Option:
     def parse_value(self, value: Any, read_point: PointReader) -> Any:
         """Convert what a user typed into the value that the estimator takes.
 
-        The command line and the studio call it for each option.
-
         Parameters
         ----------
         value : object
@@ -381,8 +379,8 @@ class Offer:
         Parameters
         ----------
         options : mapping
-            Parsed options by name, and the manifold as "manifold". Those that the
-            estimator does not have, and those that are None, are ignored.
+            Parsed options by name, and the manifold as "manifold". An option is ignored
+            if it is None, or if the estimator does not have it.
         **payment
             The arguments that every estimator takes: `guarantee`, `ledger`, `label` and
             `source`.
@@ -1249,9 +1247,7 @@ def write(
 def value_content(
     fitted_estimator: "PrivateEstimator", suffix: str, form: str | None = None
 ) -> bytes:
-    """Return the content of the file of all released values.
-
-    It is called when a release is saved.
+    """Return the content of the file in which all released values are saved.
 
     Parameters
     ----------

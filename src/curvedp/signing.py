@@ -8,7 +8,7 @@ certificate to the holder of a key.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
@@ -41,10 +41,10 @@ _MAX_ZEROS_AFTER_POINT = 6
 # points whose order divides 8. These are 1 (the identity), −1 (order 2), 0 (order 4,
 # twice) and ±y₈ (order 8, twice each); a test finds them again by the curve's own
 # addition.
-_PRIME = 2**255 - 19
+_FIELD_PRIME = 2**255 - 19
 _ORDER_EIGHT = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 _SMALL_ORDER = frozenset(
-    (0, 1, _PRIME - 1, _ORDER_EIGHT, _PRIME - _ORDER_EIGHT),
+    (0, 1, _FIELD_PRIME - 1, _ORDER_EIGHT, _FIELD_PRIME - _ORDER_EIGHT),
 )
 
 
@@ -138,18 +138,32 @@ def _canonical_text(value: Any) -> str:
     if isinstance(value, float):
         return _canonical_number(float(value))
     if isinstance(value, list | tuple):
-        # Released integers are most of a long certificate. A set of types is compared,
-        # because a bool is an int too, and is spelled differently.
-        has_only_integers = set(map(type, value)) == {int}
-        items = ",".join(map(str if has_only_integers else _canonical_text, value))
-        return f"[{items}]"
+        return _canonical_list(value)
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        members = ",".join(
+        members = [
             f"{_canonical_text(name)}:{_canonical_text(value[name])}"
             for name in sorted(value, key=_utf16_order)
-        )
-        return f"{{{members}}}"
+        ]
+        return "{" + ",".join(members) + "}"
     raise ParameterError(f"a {type(value).__name__} is not a JSON value")
+
+
+def _canonical_list(items: Sequence[Any]) -> str:
+    """Return a list of JSON values as text in canonical spelling.
+
+    Parameters
+    ----------
+    items : list or tuple
+        The values.
+    """
+    # Released integers are most of a long certificate, and need no further look. A bool
+    # is an int too, but is spelled differently.
+    has_only_integers = set(map(type, items)) == {int}
+    if has_only_integers:
+        texts = [str(item) for item in items]
+    else:
+        texts = [_canonical_text(item) for item in items]
+    return "[" + ",".join(texts) + "]"
 
 
 def _utf16_order(name: str) -> bytes:
@@ -287,7 +301,7 @@ def public_key(text: Any) -> Ed25519PublicKey:
 
     # The last bit is the sign of the first coordinate.
     y = int.from_bytes(raw, "little") % 2**255
-    if y >= _PRIME or y in _SMALL_ORDER:
+    if y >= _FIELD_PRIME or y in _SMALL_ORDER:
         raise ParameterError(
             f"{_validate.shown(text)} is nobody's public key: anybody can sign for it"
         )

@@ -48,7 +48,7 @@ _N_POINTS = 30
 # The largest distance of random points from the origin: at most 1, at most these shares
 # of the injectivity radius and of the distance to a boundary, and at most this length
 # if no injectivity radius is known.
-_REACH = 1.0
+_LONGEST_REACH = 1.0
 _SHARE_OF_INJECTIVITY_RADIUS = 0.4
 _SHARE_OF_BOUNDARY_DISTANCE = 0.3
 _REACH_WITHOUT_RADIUS = 0.25
@@ -214,7 +214,7 @@ def default_reach(M: Manifold) -> float:
     reach_inside_boundary = _SHARE_OF_BOUNDARY_DISTANCE * boundary_distance(M)
     if M.injectivity_radius > 0:
         reach_of_log = _SHARE_OF_INJECTIVITY_RADIUS * M.injectivity_radius
-        return min(_REACH, reach_of_log, reach_inside_boundary)
+        return min(_LONGEST_REACH, reach_of_log, reach_inside_boundary)
     return min(_REACH_WITHOUT_RADIUS, reach_inside_boundary)
 
 
@@ -478,16 +478,6 @@ def check_coordinates(M: Manifold, points: Points) -> None:
         atol=1e-12,
     )
 
-    frame = M.from_coordinates(np.expand_dims(p, 1), np.eye(M.dim))
-    gram = M.inner(np.expand_dims(p, (1, 2)), frame[:, :, None], frame[:, None, :])
-    _require_equal(
-        gram,
-        np.broadcast_to(np.eye(M.dim), gram.shape),
-        "inner products of the frame and those of an orthonormal one",
-        rtol=0,
-        atol=1e-13,
-    )
-
     _require_equal(
         M.normal_coordinates(p, q),
         M.to_coordinates(p, M.log(p, q)),
@@ -499,6 +489,31 @@ def check_coordinates(M: Manifold, points: Points) -> None:
         M.dist(M.from_normal_coordinates(p, z), M.exp(p, v)),
         1e-13,
         "`from_normal_coordinates`, from exp,",
+    )
+    _require_orthonormal_frames(M, p)
+
+
+def _require_orthonormal_frames(M: Manifold, p: np.ndarray) -> None:
+    """Check that the unit coordinate vectors are orthonormal tangent vectors.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold that is tested.
+    p : array of shape (n, *point_shape)
+        Points.
+    """
+    frame = M.from_coordinates(np.expand_dims(p, 1), np.eye(M.dim))
+    # The inner product of each pair of vectors, in an array of shape (n, dim, dim).
+    first = np.expand_dims(frame, 2)
+    second = np.expand_dims(frame, 1)
+    inner_products = M.inner(np.expand_dims(p, (1, 2)), first, second)
+    _require_equal(
+        inner_products,
+        np.broadcast_to(np.eye(M.dim), inner_products.shape),
+        "inner products of the frame and those of an orthonormal one",
+        rtol=0,
+        atol=1e-13,
     )
 
 
@@ -874,14 +889,14 @@ def _check_one_broadcast(
         result.shape[: len(batch_shape)] == batch_shape,
         f"`{name}` with batches {batches} gave an array of shape {result.shape}",
     )
-    single_results = [
-        result_alone(*(int(index) for index in combination))
-        for combination in np.broadcast(*row_numbers)
-    ]
-    expected = np.reshape(single_results, (*batch_shape, *single_results[0].shape))
+    single_results = []
+    for combination in np.broadcast(*row_numbers):
+        indices = [int(index) for index in combination]
+        single_results.append(result_alone(*indices))
+    expected_shape = (*batch_shape, *single_results[0].shape)
     _require_equal(
         result,
-        expected,
+        np.reshape(single_results, expected_shape),
         f"`{name}` with batches {batches} and one row at a time",
         rtol=1e-11,
         atol=1e-12,
@@ -932,30 +947,27 @@ def check_curvature(M: Manifold, points: Points) -> None:
         return
     p = points["p"][0]
     low, high = M.curvature_bounds
-    coordinate_pairs = itertools.combinations(range(M.dim), 2)
-    frame_planes = np.stack([np.eye(M.dim)[list(pair)].T for pair in coordinate_pairs])
-    n_random = 40
-    gaussians = np.random.default_rng(5).normal(size=(n_random, M.dim, 2))
-    planes = np.concatenate([np.linalg.qr(gaussians)[0], frame_planes])
+    frame_planes = _planes_of_frame(M.dim)
+    random_vectors = np.random.default_rng(5).normal(size=(40, M.dim, 2))
+    random_planes = np.linalg.qr(random_vectors)[0]
+    planes = np.concatenate([random_planes, frame_planes])
 
-    step = 0.04 * float(np.max(np.linalg.norm(points["z"], axis=-1)))
+    step = _curvature_step(points)
     curvatures = sectional_curvatures(M, p, planes, step)
     _require(
         low - 1e-4 <= np.min(curvatures) and np.max(curvatures) <= high + 1e-4,
         f"found {np.min(curvatures)} to {np.max(curvatures)}, stated is {(low, high)}",
     )
-
     if M.is_homogeneous:
         # The sum over the planes of a frame is half the scalar curvature, which is the
         # same at every point of a homogeneous space.
-        at_p = np.sum(curvatures[n_random:])
+        at_p = np.sum(curvatures[len(random_planes) :])
         at_origin = np.sum(sectional_curvatures(M, M.origin, frame_planes, step))
         _require(
             abs(at_p - at_origin) <= 2e-4 * len(frame_planes),
             f"not homogeneous: the scalar curvature is {2 * at_p} at one point and "
             f"{2 * at_origin} at the origin",
         )
-
     if M.is_symmetric:
         first, second = planes[..., 0], planes[..., 1]
         operator = M.jacobi_operator(p, M.from_coordinates(p, second))
@@ -966,6 +978,35 @@ def check_curvature(M: Manifold, points: Points) -> None:
             rtol=1e-7,
             atol=1e-4,
         )
+
+
+def _planes_of_frame(dim: int) -> np.ndarray:
+    """Return the coordinate planes: every pair of unit coordinate vectors.
+
+    Parameters
+    ----------
+    dim : int
+        The dimension of the manifold.
+
+    Returns
+    -------
+    array of shape (dim·(dim − 1)/2, dim, 2)
+        Each plane is given by two columns.
+    """
+    unit_vectors = np.eye(dim)
+    pairs = itertools.combinations(range(dim), 2)
+    return np.stack([unit_vectors[:, list(pair)] for pair in pairs])
+
+
+def _curvature_step(points: Points) -> float:
+    """Return the step with which curvatures are estimated from distances.
+
+    Parameters
+    ----------
+    points : Points
+        The random points of the test, whose longest coordinates set the scale.
+    """
+    return 0.04 * float(np.max(np.linalg.norm(points["z"], axis=-1)))
 
 
 def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
@@ -989,20 +1030,21 @@ def check_jacobi_spectrum(M: Manifold, points: Points) -> None:
         sum(multiplicities) < M.dim,
         f"multiplicities {multiplicities} add up to more than dim − 1 = {M.dim - 1}",
     )
-
-    stated_curvatures = [
-        kappa for kappa, count in M.jacobi_spectrum for _ in range(count)
-    ]
+    stated_curvatures: list[float] = []
+    for curvature, multiplicity in M.jacobi_spectrum:
+        stated_curvatures += [curvature] * multiplicity
+    # All other eigenvalues across the velocity are 0.
     stated_curvatures += [0.0] * (M.dim - 1 - len(stated_curvatures))
 
     p = points["p"][0]
     rng = np.random.default_rng(7)
     flat_directions = euclidean_factor(M, p)
-    step = 0.04 * float(np.max(np.linalg.norm(points["z"], axis=-1)))
     for _ in range(2):
         velocity = rng.normal(size=M.dim)
         velocity -= velocity @ flat_directions.T @ flat_directions
-        estimated = _estimated_jacobi_eigenvalues(M, p, velocity, step)
+        estimated = _estimated_jacobi_eigenvalues(
+            M, p, velocity, _curvature_step(points)
+        )
         _require_equal(
             estimated,
             np.sort(stated_curvatures),
@@ -1054,9 +1096,10 @@ def _estimated_jacobi_eigenvalues(
     operator = np.zeros((len(across), len(across)))
     operator[rows, columns] = sectional_curvatures(M, p, pairs, step)
     diagonal = np.diag(operator)
-    mean_of_pair = (diagonal[:, None] + diagonal[None, :]) / 2
-    above = np.triu(operator - mean_of_pair, 1)
-    return np.asarray(np.linalg.eigvalsh(above + above.T + np.diag(diagonal)))
+    mean_of_pair = np.add.outer(diagonal, diagonal) / 2
+    above_diagonal = np.triu(operator - mean_of_pair, 1)
+    symmetric = above_diagonal + above_diagonal.T + np.diag(diagonal)
+    return np.asarray(np.linalg.eigvalsh(symmetric))
 
 
 def sectional_curvatures(

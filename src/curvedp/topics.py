@@ -172,13 +172,27 @@ def nearest_phrases(
         )
     count = _validate.integer("count", count, 1)
     cosines = points @ vocabulary.vectors.T
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, :count]
+    return [_best_phrases(vocabulary, row, count) for row in cosines]
+
+
+def _best_phrases(
+    vocabulary: Vocabulary, cosines: np.ndarray, count: int
+) -> list[Phrase]:
+    """Return the phrases with the largest cosines, the largest first.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        Public phrases.
+    cosines : array, shape (phrases,)
+        The cosine of the angle between each phrase's embedding and a center.
+    count : int
+        The number of phrases to return.
+    """
+    best = np.argsort(-cosines, kind="stable")[:count]
     return [
-        [
-            Phrase(vocabulary.phrases[index], round(float(row[index]), 12))
-            for index in indices
-        ]
-        for row, indices in zip(cosines, order, strict=True)
+        Phrase(vocabulary.phrases[index], round(float(cosines[index]), 12))
+        for index in best
     ]
 
 

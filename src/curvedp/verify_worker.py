@@ -378,9 +378,8 @@ def _are_leading_geodesics(
     Parameters
     ----------
     published : array
-        The mean, and the leading principal directions, each as long as its deviation;
-        in
-        rows if it was read from a table. The sign of a direction is free.
+        The mean, and then the leading principal directions, each as long as its
+        deviation; in rows if it was read from a table. The sign of a direction is free.
     moments : array
         The certified vector.
     certificate : Certificate
@@ -389,8 +388,7 @@ def _are_leading_geodesics(
     Returns
     -------
     bool
-        True if the mean and every direction agree to 1e-6; fewer directions than there
-        are may be published.
+        True if the mean and every published direction agree to 1e-6.
     """
     from curvedp.inference.tangent_regions import geodesics_of_release
 
@@ -416,16 +414,16 @@ def _are_leading_geodesics(
             value, row, rtol=_GEODESIC_TOLERANCE, atol=_GEODESIC_TOLERANCE
         )
 
+    # Fewer directions than there are may be published.
+    pairs = zip(directions, rows[1:], strict=False)
     return is_close(mean, rows[0]) and all(
         is_close(direction, row) or is_close(-direction, row)
-        for direction, row in zip(directions, rows[1:], strict=False)
+        for direction, row in pairs
     )
 
 
 def _spans_leading_directions(published: np.ndarray, second_moment: np.ndarray) -> bool:
-    """Return whether published directions are the leading ones of a second moment.
-
-    They are if they span the same space as its leading eigenvectors.
+    """Return whether published directions span a matrix's leading eigenvectors.
 
     Parameters
     ----------

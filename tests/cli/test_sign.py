@@ -9,7 +9,7 @@ import pytest
 from curvedp import GDP, Ledger, PrivateFrechetMean, verification
 from curvedp.core.certificate import Certificate, is_certificate_signed, seal
 from curvedp.geometry import Euclidean
-from curvedp.statement import QUESTIONS
+from curvedp.statement.study import QUESTIONS
 from support.shell import run
 
 # A curator's answers to the questions of a statement.

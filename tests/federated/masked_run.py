@@ -3,8 +3,9 @@
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp.errors import FederationRefused
-from curvedp.federated.masking import Party, unmask_sum
+from curvedp.federated.masking import Party
 from curvedp.federated.session import Session
+from curvedp.federated.unmasking import unmask_sum
 
 ASKED = b"what was asked"
 

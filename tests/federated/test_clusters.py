@@ -33,12 +33,12 @@ from curvedp.federated.release import hash_question
 from curvedp.federated.schedule import Round
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere, Torus
 from curvedp.ledger import Ledger
-from curvedp.mechanisms.staged.kmeans import (
+from curvedp.mechanisms.staged.cluster_sums import (
     ClusterData,
     ClusterQueries,
-    KMeansMechanism,
     weights_of_persons,
 )
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism
 from curvedp.privacy import GDP, ApproxDP, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import open_records
@@ -241,13 +241,13 @@ def test_the_noise_left_is_what_the_stage_says_whoever_is_lost():
             plan, people, records, lambda s, i, lost=lost: s == "mask" and i < lost
         )
         before = [list(round) for round in release.rounds[:2]]
-        asked = plan.schedule.read_questions(2, before)[-1]
-        parts = [plan.schedule.site_sum(asked, [part]) for part in records[lost:]]
-        assert asked.details["kind"] == "candidates"
-        unit = 2.0 ** asked.details["unit"]
+        round_terms = plan.schedule.read_questions(2, before)[-1]
+        parts = [plan.schedule.site_sum(round_terms, [part]) for part in records[lost:]]
+        assert round_terms.details["kind"] == "candidates"
+        unit = 2.0 ** round_terms.details["unit"]
         total = np.array(release.rounds[2].total) * unit
         exact = sum(parts) / UNITS
-        z = (total - exact) / (float(asked.variance) ** 0.5 / UNITS)
+        z = (total - exact) / (float(round_terms.variance) ** 0.5 / UNITS)
         # the mean square of 1500 is 1 within 0.037; a layer that was left on, or taken
         # off too often, makes it 4/3 or 3/4
         assert abs(np.mean(z**2) - 1) < 0.2
@@ -258,17 +258,17 @@ def test_the_noise_left_is_what_the_stage_says_whoever_is_lost():
 def test_stages_add_up_to_the_guarantee(manifold):
     plan, people, records = cluster_study(manifold, guarantee=GDP(0.8), dropouts=1)
     release = run(plan, people, records)
-    asked_sums = plan.schedule.asked_sums(release.rounds)
+    terms_of_rounds = plan.schedule.terms_of_rounds(release.rounds)
     spent = sum(
-        Fraction(asked.sensitivity) ** 2 / (asked.variance - SMOOTHING)
-        for asked in asked_sums
+        Fraction(round_terms.sensitivity) ** 2 / (round_terms.variance - SMOOTHING)
+        for round_terms in terms_of_rounds
     )
     assert Fraction(0.8) ** 2 * Fraction(999, 1000) < spent <= Fraction(0.8) ** 2
-    for asked in asked_sums:
+    for round_terms in terms_of_rounds:
         for lost in range(plan.dropouts + 1):
-            left = (len(plan.sites) - lost) * sum(asked.layers[: lost + 1])
-            assert left == asked.variance
-    lengths = [asked.length for asked in asked_sums]
+            left = (len(plan.sites) - lost) * sum(round_terms.layers[: lost + 1])
+            assert left == round_terms.variance
+    lengths = [round_terms.length for round_terms in terms_of_rounds]
     assert plan.slack_of(sum(lengths)) <= plan.tau < 2.0**-180
 
 
@@ -291,10 +291,10 @@ def pasts_of(plan, rounds, rng):
     for size in (2**8, 2**62):
         past = []
         while (
-            asked := plan.schedule.next_sum([Round(*pair) for pair in past])
+            round_terms := plan.schedule.next_sum([Round(*pair) for pair in past])
         ) is not None:
             pasts.append(copy.deepcopy(past))
-            stated = rng.integers(-size, size, asked.length)
+            stated = rng.integers(-size, size, round_terms.length)
             past.append([stated.tolist(), list(range(len(plan.sites)))])
     return pasts
 
@@ -336,15 +336,15 @@ def test_no_record_and_no_person_moves_a_sum_by_more_than_the_sensitivity(
 
     largest = {}
     for past in pasts_of(plan, rounds, rng):
-        asked = plan.schedule.read_questions(len(past), past)[-1]
-        sums = [plan.schedule.site_sum(asked, [each]) for each in data]
+        round_terms = plan.schedule.read_questions(len(past), past)[-1]
+        sums = [plan.schedule.site_sum(round_terms, [each]) for each in data]
         vectors = np.array(sums, dtype=float)
         furthest = max(
             float(np.linalg.norm(vectors - vector, axis=1).max()) for vector in vectors
         )
-        assert furthest <= asked.sensitivity, asked.details
-        kind = asked.details["kind"]
-        largest[kind] = max(largest.get(kind, 0.0), furthest / asked.sensitivity)
+        assert furthest <= round_terms.sensitivity, round_terms.details
+        kind = round_terms.details["kind"]
+        largest[kind] = max(largest.get(kind, 0.0), furthest / round_terms.sensitivity)
     assert {"center", "moment", "candidates", "spread", "step", "sizes"} <= set(largest)
     # So few people leave the ball wide, and their records near its center.
     assert min(largest.values()) > (0.4 if protects == "record" else 0.0), largest
@@ -363,13 +363,13 @@ def test_no_pair_costs_more_than_the_guarantee_over_a_run(manifold):
     others = np.asarray(manifold.from_normal_coordinates(manifold.origin, z))
     cost = np.zeros((len(others), len(others)))
     for index in range(len(rounds)):
-        asked = plan.schedule.read_questions(index, rounds[:index])[-1]
+        round_terms = plan.schedule.read_questions(index, rounds[:index])[-1]
         sums = np.array(
-            [plan.schedule.site_sum(asked, [other[None]]) for other in others],
+            [plan.schedule.site_sum(round_terms, [other[None]]) for other in others],
             dtype=float,
         )
         squares = np.sum((sums[:, None] - sums[None]) ** 2, axis=2)
-        cost += squares / (asked.variance - SMOOTHING)
+        cost += squares / (round_terms.variance - SMOOTHING)
     assert cost.max() <= mu**2
     # So noise of 0.9 of its scale would be found out.
     assert cost.max() > 0.81 * mu**2, cost.max() / mu**2
@@ -378,13 +378,13 @@ def test_no_pair_costs_more_than_the_guarantee_over_a_run(manifold):
 def test_a_person_whose_records_all_count_moves_it_by_more():
     plan, _, _ = cluster_study(dropouts=0)
     tip = np.eye(3)[0]
-    asked = plan.schedule.next_sum([])
+    round_terms = plan.schedule.next_sum([])
     ends = [
-        plan.schedule.site_sum(asked, [np.repeat(end[None], 50, axis=0)])
+        plan.schedule.site_sum(round_terms, [np.repeat(end[None], 50, axis=0)])
         for end in (tip, -tip)
     ]
     gap = np.linalg.norm((ends[0] - ends[1]).astype(float))
-    assert gap > 40 * asked.sensitivity
+    assert gap > 40 * round_terms.sensitivity
 
 
 # ---- hostile servers and sites
@@ -437,11 +437,11 @@ def past_with_searches(plan, searches, length):
     """Sums after which k-means makes further searches for a center, up to a number; None if it ends before."""
     past = []
     while len(past) < length:
-        asked = plan.schedule.next_sum([Round(*pair) for pair in past])
-        if asked is None:
+        round_terms = plan.schedule.next_sum([Round(*pair) for pair in past])
+        if round_terms is None:
             return None
-        total = [0] * asked.length
-        if asked.details["kind"] == "radius":
+        total = [0] * round_terms.length
+        if round_terms.details["kind"] == "radius":
             is_small = len(past) // 2 + 1 < searches
             total[0 if is_small else -1] = 2**40
         past.append([total, [0, 1, 2]])
@@ -475,15 +475,15 @@ def test_no_two_processes_of_a_site_answer_one_round(tmp_path):
 def test_sites_that_compute_another_question_have_other_masks():
     """Masks cancel only between sites that add noise of the same variance to a sum of the same length."""
     plan, _, _ = cluster_study(dropouts=0)
-    asked = plan.schedule.next_sum([])
+    round_terms = plan.schedule.next_sum([])
     hashes = {
         hash_question(other)
         for other in (
-            asked,
-            replace(asked, index=1),
-            replace(asked, length=asked.length + 1),
-            replace(asked, variance=asked.variance - 1),
-            replace(asked, public_state=[[[0], [0]]]),
+            round_terms,
+            replace(round_terms, index=1),
+            replace(round_terms, length=round_terms.length + 1),
+            replace(round_terms, variance=round_terms.variance - 1),
+            replace(round_terms, public_state=[[[0], [0]]]),
         )
     }
     assert len(hashes) == 5
@@ -499,9 +499,9 @@ def test_without_the_check_of_the_past_the_budget_is_overspent(monkeypatch):
         shares = {}
         for place, past in enumerate(pasts):
             rounds = None if past is None else [Round(*pair) for pair in past]
-            asked = None if rounds is None else plan.schedule.next_sum(rounds)
-            if asked is not None:
-                shares[place] = asked.details["share"]
+            round_terms = None if rounds is None else plan.schedule.next_sum(rounds)
+            if round_terms is not None:
+                shares[place] = round_terms.details["share"]
         best = max(shares, key=shares.get)
         lies.append((shares[best], pasts[best]))
     assert sum(share for share, _ in lies) > 1.2
@@ -674,10 +674,12 @@ def test_colluding_sites_are_paid_for_and_the_error_bars_say_so():
     sizes = (300,) * 5
     plain, _, _ = cluster_study(sizes=sizes, dropouts=1)
     plan, people, records = cluster_study(sizes=sizes, dropouts=1, collusion=2)
-    asked = plan.schedule.next_sum([])
+    round_terms = plan.schedule.next_sum([])
     for lost in (0, 1):
-        assert (5 - lost - 2) * sum(asked.layers[: lost + 1]) == asked.variance
-    assert asked.variance == plain.schedule.next_sum([]).variance
+        assert (5 - lost - 2) * sum(
+            round_terms.layers[: lost + 1]
+        ) == round_terms.variance
+    assert round_terms.variance == plain.schedule.next_sum([]).variance
     release = run(plan, people, records)
     ratio = release.value.count_error / run(plain, people, records).value.count_error
     assert ratio == pytest.approx(np.sqrt(2.0), rel=1e-6)

@@ -9,8 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import session as shamir
-from curvedp.federated.masking import Party, is_announcement, unmask_sum
+from curvedp.federated.masking import Party
+from curvedp.federated.masks import is_announcement
 from curvedp.federated.session import PROTOCOL, Session, chain, mask_words
+from curvedp.federated.unmasking import unmask_sum
 from curvedp.signing import signature
 from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
 

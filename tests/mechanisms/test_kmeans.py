@@ -23,16 +23,14 @@ from curvedp.geometry import (
     Torus,
 )
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
-from curvedp.mechanisms.staged import kmeans
+from curvedp.mechanisms.staged import cluster_sums, kmeans
 from curvedp.mechanisms.staged.cluster_starts import NoisyHistogram, leading_subspace
-from curvedp.mechanisms.staged.kmeans import (
-    ADDED,
-    REPLACED,
+from curvedp.mechanisms.staged.cluster_sums import (
     ClusterData,
-    KMeansMechanism,
     ProjectedChart,
     weights_of_persons,
 )
+from curvedp.mechanisms.staged.kmeans import ADDED, REPLACED, KMeansMechanism
 from curvedp.privacy import ApproxDP, PureDP
 from curvedp.randomness import GeneratorSource
 from curvedp.records.base import DeviceRecords, open_records
@@ -82,12 +80,12 @@ EDGES = np.linspace(0, 1.5, 41)[1:]
 def stages(weight):
     """What one record contributes to each stage, by name."""
     sums = {
-        "center": partial(kmeans._sum_vectors, CHART, weight),
-        "candidates": partial(kmeans._count_nearest, SPACE, CENTERS),
-        "spread": partial(kmeans._sum_residual_lengths, SPACE, CENTERS, EDGES),
-        "radius": partial(kmeans._sum_lengths, CHART, EDGES),
-        "step": partial(kmeans._sum_residuals, SPACE, CENTERS, 0.25, weight),
-        "sizes": partial(kmeans._sum_sizes, S2, POINTS, 0.9),
+        "center": partial(cluster_sums.sum_vectors, CHART, weight),
+        "candidates": partial(cluster_sums.count_nearest, SPACE, CENTERS),
+        "spread": partial(cluster_sums.sum_residual_lengths, SPACE, CENTERS, EDGES),
+        "radius": partial(cluster_sums.sum_lengths, CHART, EDGES),
+        "step": partial(cluster_sums.sum_residuals, SPACE, CENTERS, 0.25, weight),
+        "sizes": partial(cluster_sums.sum_sizes, S2, POINTS, 0.9),
     }
     contributions = {
         name: (lambda record, terms=terms: terms(record[None]) / UNITS)
@@ -162,9 +160,11 @@ def test_a_person_moves_a_stage_by_no_more_than_a_record():
             persons.append((records, weights))
         for weight, sensitivities in ((0.35, ADDED), (1.0, REPLACED)):
             sums = {
-                "step": partial(kmeans._sum_residuals, SPACE, CENTERS, 0.25, weight),
-                "sizes": partial(kmeans._sum_sizes, S2, POINTS, 0.9),
-                "candidates": partial(kmeans._count_nearest, SPACE, CENTERS),
+                "step": partial(
+                    cluster_sums.sum_residuals, SPACE, CENTERS, 0.25, weight
+                ),
+                "sizes": partial(cluster_sums.sum_sizes, S2, POINTS, 0.9),
+                "candidates": partial(cluster_sums.count_nearest, SPACE, CENTERS),
             }
             for name, terms in sums.items():
                 one, two = (terms(*person) / UNITS for person in persons)
@@ -188,8 +188,8 @@ def test_what_a_record_contributes_does_not_depend_on_its_neighbors(manifold):
     """The same bits alone, among others and in any order: otherwise one record would change what others contribute."""
     X = clustered(manifold, 101)
     chart = Chart(manifold, calibrated(manifold, 101).statistic.first_chart.base, 1.5)
-    terms = partial(kmeans._sum_vectors, chart, 1.0)
-    sizes = partial(kmeans._sum_sizes, manifold, X[:3], 1.0)
+    terms = partial(cluster_sums.sum_vectors, chart, 1.0)
+    sizes = partial(cluster_sums.sum_sizes, manifold, X[:3], 1.0)
     for kernel in (terms, sizes):
         together = kernel(X)
         assert np.array_equal(together, sum(kernel(record[None]) for record in X))

@@ -27,13 +27,15 @@ from curvedp.geometry import (
 from curvedp.mechanisms.staged import population
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.population import (
-    WEIGHT_ONE,
-    Assignment,
     CellTreeMechanism,
     GaussianMixture,
-    PopulationQueries,
     WrappedGaussian,
     normal_law,
+)
+from curvedp.mechanisms.staged.population_sums import (
+    WEIGHT_ONE,
+    Assignment,
+    PopulationQueries,
     person_weights,
 )
 from curvedp.records.base import open_records

@@ -7,7 +7,8 @@ from scipy import stats
 
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import Problem, dp_rgd
-from curvedp.optim._loop import clip_rows, full_precision, noisy_gradient
+from curvedp.optim._compilation import full_precision
+from curvedp.optim._loop import clip_rows, noisy_gradient
 from curvedp.optim._randomness import Randomness
 from curvedp.privacy.optimizer_accounting import rounded_clip
 

@@ -9,12 +9,10 @@ from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean, SPDAffineInvariant, Sphere
 from curvedp.optim import FrechetMeanProblem, Problem, dp_rgd, dp_rsgd, dp_rsvrg
-from curvedp.optim._loop import (
-    full_precision,
-    noisy_gradient,
-    prepare_start_and_records,
-    rows_of,
-)
+from curvedp.optim._arguments import prepare_start_and_records
+from curvedp.optim._compilation import full_precision
+from curvedp.optim._loop import noisy_gradient
+from curvedp.optim._persons import rows_per_unit
 from curvedp.privacy import GDP, ApproxDP
 from curvedp.release.verify import verify_certificate
 
@@ -111,7 +109,7 @@ def test_what_others_contribute_does_not_depend_on_a_person_bit_for_bit(manifold
         with full_precision():
             w, data = prepare_start_and_records(problem, X, start, ids)
             return np.asarray(
-                jax.jit(lambda w, d: rows_of(d, lambda z: problem.slopes(w, z)))(
+                jax.jit(lambda w, d: rows_per_unit(d, lambda z: problem.slopes(w, z)))(
                     w, data
                 )
             )

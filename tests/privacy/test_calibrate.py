@@ -23,17 +23,11 @@ from curvedp.privacy import (
     smallest_scale,
 )
 from curvedp.privacy import calibration as calibrate_module
-from curvedp.privacy.calibration import (
-    _cost_estimate,
-    _cost_lower_bound,
-    _ScaleSearch,
-    log_excess,
-    meets,
-    secant_root,
-)
+from curvedp.privacy.calibration import _ScaleSearch, meets, secant_root
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_mu, gdp_mu_below
-from curvedp.privacy.profiles import constant_curvature as constant_curvature
+from curvedp.privacy.profiles import radial
 from curvedp.privacy.profiles.products import product_profile
+from curvedp.privacy.scale_cost import cost_estimate, cost_lower_bound, log_excess
 from privacy.guarantees import ALL
 
 TARGETS = [GDP(0.5), ApproxDP(1.0, 1e-6), ZCDP(0.1), RenyiDP(2.0, 0.5), RaoDP(0.5)]
@@ -240,9 +234,9 @@ def test_a_sketch_agrees_with_the_table_and_spares_tables(
 ):
     """Where the search ends, two tables are built, of the answer and of the lattice point below: the sketch led there."""
     make, built = gaussian_profile if kind == "gaussian" else laplace_profile, []
-    whole = constant_curvature.TabulatedLossLaw
+    whole = radial.TabulatedLossLaw
     monkeypatch.setattr(
-        constant_curvature,
+        radial,
         "TabulatedLossLaw",
         lambda law: built.append(law) or whole(law),
     )
@@ -254,23 +248,23 @@ def test_a_sketch_agrees_with_the_table_and_spares_tables(
     )
     assert len(built) <= 2
     profile = make(curvature, dim, found, D)
-    assert _cost_estimate(profile, target) == pytest.approx(
-        _cost_lower_bound(profile, target), rel=1e-10
+    assert cost_estimate(profile, target) == pytest.approx(
+        cost_lower_bound(profile, target), rel=1e-10
     )
     other = make(curvature, dim, 1.5 * found, D)
-    assert _cost_estimate(other, target) == pytest.approx(
-        _cost_lower_bound(other, target), rel=1e-9
+    assert cost_estimate(other, target) == pytest.approx(
+        cost_lower_bound(other, target), rel=1e-9
     )
 
 
 def test_a_wrong_sketch_changes_nothing_but_the_time(monkeypatch):
     """The answer is seen to meet the target, and its predecessor to miss it, whatever led there."""
     truth = calibrate("laplace", 0.0, 4, 0.011, GDP(0.7))
-    honest = calibrate_module._cost_estimate
+    honest = calibrate_module.cost_estimate
     for factor in (0.5, 0.999, 1 - 1e-9, 1 + 1e-11, 2.0):
         monkeypatch.setattr(
             calibrate_module,
-            "_cost_estimate",
+            "cost_estimate",
             lambda p, t, f=factor: f * honest(p, t),
         )
         assert calibrate("laplace", 0.0, 4, 0.011, GDP(0.7)) == truth
@@ -308,7 +302,7 @@ def test_costs_by_definition():
     with pytest.raises(ParameterError, match="doubles"):
         log_excess(GDP(1.0), math.nan, 0.0)
     profile = laplace_profile(1.0, 2, 1.0, 1.0)
-    spent = _cost_lower_bound(profile, ZCDP(0.3))
+    spent = cost_lower_bound(profile, ZCDP(0.3))
     assert spent <= profile.rho
     assert spent == pytest.approx(
         max(profile.renyi(a) / a for a in (1.0, 2.0, 8.0, 64.0)), rel=1e-8

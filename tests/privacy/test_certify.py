@@ -21,14 +21,14 @@ from curvedp.privacy import (
     gaussian_profile,
     laplace_profile,
 )
-from curvedp.privacy.enclosure import delta as balls
-from curvedp.privacy.enclosure.delta import (
-    DeltaEnclosure,
-    _TailIntegral,
-    certified_projective_delta,
-    next_float,
+from curvedp.privacy.enclosure import functions as balls
+from curvedp.privacy.enclosure.delta import DeltaEnclosure, certified_projective_delta
+from curvedp.privacy.enclosure.rounding import (
+    float_above,
+    float_below,
     outward_floats,
 )
+from curvedp.privacy.enclosure.tail_probability import TailProbability
 
 
 def cases(count):
@@ -200,8 +200,8 @@ def test_enclosures_are_roundedoutward():
     assert outward_floats(arb(0.5, 0.1))[0] == pytest.approx(0.4, rel=1e-8)
     assert outward_floats(arb(0.5, 0.1))[1] == pytest.approx(0.6, rel=1e-8)
     assert outward_floats(arb(0))[0] == 0.0
-    assert next_float(arb(0.1), 1) == math.nextafter(0.1, 1)
-    assert next_float(arb(0.1), -1) == math.nextafter(0.1, -1)
+    assert float_above(arb(0.1)) == math.nextafter(0.1, 1)
+    assert float_below(arb(0.1)) == math.nextafter(0.1, -1)
 
 
 @pytest.mark.parametrize(
@@ -220,21 +220,21 @@ def test_certified_probabilities_are_complements_and_agree_with_floats(
 ):
     profile = make(curvature, dim, scale, D)
     certifier, law = DeltaEnclosure(profile), profile.loss_law
-    s, distance = certifier._parameters()
+    s, distance = certifier.noise.parameters()
     root = math.sqrt(abs(curvature)) or 1.0
     assert (float(s), float(distance)) == pytest.approx(
         (scale * root, D * root), rel=1e-14
     )
     for t in (0.0, 0.4 * law.loss_scale, min(1.5 * law.loss_scale, 0.9 * law.max_loss)):
         with ctx.workprec(96):
-            above = _TailIntegral(
-                certifier, arb(t), 0.0, 1e-12, is_upper=True
+            above = TailProbability(
+                certifier.noise, arb(t), 0.0, 1e-12, is_upper=True
             ).probability()
-            below = _TailIntegral(
-                certifier, arb(t), 0.0, 1e-12, is_upper=False
+            below = TailProbability(
+                certifier.noise, arb(t), 0.0, 1e-12, is_upper=False
             ).probability()
-            other = _TailIntegral(
-                certifier, arb(-t), 0.0, 1e-12, is_upper=False
+            other = TailProbability(
+                certifier.noise, arb(-t), 0.0, 1e-12, is_upper=False
             ).probability()
         assert float(above + below) == pytest.approx(1.0, abs=1e-9)
         assert float(above) == pytest.approx(
@@ -248,20 +248,20 @@ def test_certified_probabilities_are_complements_and_agree_with_floats(
             ),
             rel=1e-6,
         )
-        start, end = certifier._find_density_support(60.0)
+        start, end = certifier.noise.find_radial_support(60.0)
         assert start <= max(law.mode - law.width, 0.0)
         assert end >= law.mode + law.width or end == math.pi
         for edge in (start, end):
-            if 0 < edge < math.pi or (certifier.k != 1 and edge > 0):
+            if 0 < edge < math.pi or (certifier.noise.curvature_sign != 1 and edge > 0):
                 fall = float(law.log_rho(np.array([edge - law.mode]))[0])
                 assert -110 < fall <= -60
     cap = law.max_loss
     if math.isfinite(cap):
-        assert certifier._is_beyond_max_loss(cap * (1 + 1e-9))
-        assert not certifier._is_beyond_max_loss(cap * (1 - 1e-9))
+        assert certifier.noise.is_beyond_max_loss(cap * (1 + 1e-9))
+        assert not certifier.noise.is_beyond_max_loss(cap * (1 - 1e-9))
         assert certifier.delta(cap * 1.01) == 0
     else:
-        assert not certifier._is_beyond_max_loss(1e9)
+        assert not certifier.noise.is_beyond_max_loss(1e9)
     ball = certifier.delta(0.1)
     assert certifier.delta(0.1) is ball
     assert ball.rad() < 2e-8 * ball
@@ -321,7 +321,7 @@ def test_distances_beyond_half_a_turn_are_certified(make, curvature, dim, scale,
     """π is the end of a sphere alone."""
     profile = make(curvature, dim, scale, D)
     certifier = DeltaEnclosure(profile)
-    assert float(certifier._parameters()[1]) == pytest.approx(
+    assert float(certifier.noise.parameters()[1]) == pytest.approx(
         D * (math.sqrt(abs(curvature)) or 1.0), rel=1e-14
     )
     for eps in (0.0, 0.5):

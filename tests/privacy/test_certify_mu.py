@@ -13,7 +13,7 @@ from scipy import optimize
 from curvedp.errors import NotResolved
 from curvedp.privacy import certified_mu, gaussian_profile, laplace_profile
 from curvedp.privacy.enclosure import mu as certify_mu
-from curvedp.privacy.enclosure.delta import normal_cdf, scaled_normal_tail
+from curvedp.privacy.enclosure.functions import normal_cdf, scaled_normal_tail
 from curvedp.privacy.enclosure.mu import (
     MuEnclosure,
     gdp_delta_and_slope,
@@ -92,7 +92,7 @@ def test_a_mu_that_is_too_small_is_not_certified():
     assert not certifier._is_proved_by_chord(0.0, 0.01, arb(mu * (1 - 1e-6)))
     # nor does the tail close for a μ at or below its limit Δ/σ, at any radius
     assert not any(
-        certifier._tail_theorem_applies(arb(1.0 - 1e-9), arb(r))
+        certifier.hyperbolic_tail.applies(arb(1.0 - 1e-9), arb(r))
         for r in (0.1, 1.0, 10.0, 1000.0)
     )
 
@@ -110,7 +110,7 @@ def test_where_the_tail_is_closed_it_stays_so(case):
     """The table, far beyond the ε at which the theorem takes over."""
     profile = gaussian_profile(*case)
     mu = profile.mu * (1 + 1e-6)
-    start = MuEnclosure(profile)._eps_of_tail_theorem(arb(mu))
+    start = MuEnclosure(profile).hyperbolic_tail.smallest_eps(arb(mu))
     eps = np.geomspace(start, 20 * start, 200)
     profile.loss_table.extend_table_to(eps[-1])
     assert np.all(profile.loss_table.log_delta(eps) < gdp_log_delta(mu, eps))
@@ -210,22 +210,24 @@ def test_a_closed_tail_is_below_the_gaussian():
     profile = gaussian_profile(-1.0, 3, 1.0, 0.5)
     certifier = MuEnclosure(profile)
     mu = profile.mu * 1.001
-    end = certifier._eps_of_tail_theorem(arb(mu))
+    end = certifier.hyperbolic_tail.smallest_eps(arb(mu))
     s, D = 1.0, 0.5
     r = (2 * s * s * end - D * D) / (2 * D)
-    assert certifier._tail_theorem_applies(arb(mu), arb(r * (1 + 1e-12)))
+    assert certifier.hyperbolic_tail.applies(arb(mu), arb(r * (1 + 1e-12)))
     assert math.log(4 * r, 1.125) == pytest.approx(
         round(math.log(4 * r, 1.125)), abs=1e-6
     )  # a rung of the search
-    assert not certifier._tail_theorem_applies(arb(mu), arb(r / 1.13))
-    assert not certifier._tail_theorem_applies(arb(0.5), arb(1e3))
-    assert not certifier._tail_theorem_applies(arb(0.499), arb(1e3))
+    assert not certifier.hyperbolic_tail.applies(arb(mu), arb(r / 1.13))
+    assert not certifier.hyperbolic_tail.applies(arb(0.5), arb(1e3))
+    assert not certifier.hyperbolic_tail.applies(arb(0.499), arb(1e3))
     for eps in (end, 1.3 * end):
         assert certifier.delta(eps).upper() < gdp_delta_and_slope(arb(mu), arb(eps))[0]
     law = profile.loss_law
     for x in (0.5, 2.0):
         density = float(law.log_rho(np.array([x - law.mode]))[0]) - law.log_mass
-        assert float(certifier._log_density(arb(x))) == pytest.approx(density, abs=1e-6)
+        assert float(
+            certifier.hyperbolic_tail.log_density_bound(arb(x))
+        ) == pytest.approx(density, abs=1e-6)
 
 
 def test_gaussian_pieces_in_balls():

@@ -23,11 +23,9 @@ from curvedp.privacy import (
 from curvedp.privacy.enclosure.mu import MuEnclosure
 from curvedp.privacy.guarantees.gaussian import gdp_delta
 from curvedp.privacy.loss.space_form import SpaceFormLoss
-from curvedp.privacy.profiles import constant_curvature as constant_curvature
-from curvedp.privacy.profiles.constant_curvature import (
-    ConstantCurvatureProfile,
-    FloorProfile,
-)
+from curvedp.privacy.profiles import radial
+from curvedp.privacy.profiles.constant_curvature import ConstantCurvatureProfile
+from curvedp.privacy.profiles.hyperbolic_floor import FloorProfile
 from support.privacy import delta_lower_bound, first_that_holds, log_constant
 from support.profile_oracle import brute_delta
 
@@ -315,7 +313,7 @@ def test_one_dimension_and_the_uniform_limit():
 
 def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
     orders = []
-    original = constant_curvature.TabulatedLossLaw
+    original = radial.TabulatedLossLaw
 
     def fussy(law):
         orders.append(law.order)
@@ -323,14 +321,14 @@ def test_more_nodes_where_the_table_asks_for_them(monkeypatch):
             raise ArithmeticError("not resolved")
         return original(law)
 
-    monkeypatch.setattr(constant_curvature, "TabulatedLossLaw", fussy)
+    monkeypatch.setattr(radial, "TabulatedLossLaw", fussy)
     profile = ConstantCurvatureProfile("gaussian", 1.0, 2, 1.0, 1.0)
     assert profile.delta(0.2) == pytest.approx(
         gaussian_profile(1.0, 2, 1.0, 1.0).delta(0.2), rel=1e-9
     )
     assert orders[:3] == [64, 128, 256]
     monkeypatch.setattr(
-        constant_curvature,
+        radial,
         "TabulatedLossLaw",
         lambda law: (_ for _ in ()).throw(ArithmeticError("never")),
     )
@@ -387,12 +385,14 @@ def test_the_theorem_that_closes_a_tail_term_by_term(d, s, D):
             }
             if len(answers) == 1:
                 assert (
-                    certifier._tail_theorem_applies(arb(mu), arb(float(r)))
+                    certifier.hyperbolic_tail.applies(arb(mu), arb(float(r)))
                     == answers.pop()
                 )
-                seen.add(bool(certifier._tail_theorem_applies(arb(mu), arb(float(r)))))
+                seen.add(
+                    bool(certifier.hyperbolic_tail.applies(arb(mu), arb(float(r))))
+                )
         # the first rung at which it does
-        end = certifier._eps_of_tail_theorem(arb(mu))
+        end = certifier.hyperbolic_tail.smallest_eps(arb(mu))
         rungs = [s / 4 * 1.125**k for k in range(200)]
         first = next(
             r for r in rungs

@@ -8,7 +8,7 @@ import pytest
 
 from curvedp.privacy import gaussian_floor, gaussian_profile, laplace_profile
 from curvedp.privacy.loss.hyperbolic_limit import LimitingLoss
-from curvedp.privacy.profiles.constant_curvature import FloorProfile
+from curvedp.privacy.profiles.hyperbolic_floor import FloorProfile
 
 
 @pytest.mark.parametrize(("d", "D"), [(2, 0.5), (3, 2.0), (10, 1.0)])

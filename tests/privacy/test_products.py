@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
+from scipy.special import log_ndtr
 
-from curvedp.errors import ParameterError
+from curvedp.errors import NotResolved, ParameterError
 from curvedp.papers.gdp.algorithms import loss_sampler
 from curvedp.papers.gdp.circle import circle_gaussian_delta
 from curvedp.privacy import GDP, gaussian_floor, gaussian_profile
 from curvedp.privacy.guarantees.base import guarantee_from_dict
+from curvedp.privacy.loss.law import PrivacyLossLaw
 from curvedp.privacy.loss.sum import RELATIVE_ERROR_OF_SUM
-from curvedp.privacy.profiles import products as products
-from curvedp.privacy.profiles.products import (
-    ProductProfile,
-    _split_profile,
-    product_profile,
-)
+from curvedp.privacy.loss.table import TabulatedLossLaw
+from curvedp.privacy.profiles import worst_split
+from curvedp.privacy.profiles.products import ProductProfile, product_profile
+from curvedp.privacy.profiles.split import split_profile
 from support.privacy import delta_lower_bound, first_that_holds, log_constant
 
 
@@ -36,7 +36,7 @@ def test_flat_products_are_flat():
 
 def test_nearly_flat_sum_is_a_gaussian():
     """ℝ and a barely curved plane with lengths 0.6 and 0.8: the convolution must give δ of μ = 1."""
-    profile = _split_profile(((-1e-10, 2),), 1.0, 0.6, (0.8,))
+    profile = split_profile(((-1e-10, 2),), 1.0, 0.6, (0.8,))
     eps = np.array([0.0, 0.5, 3.0, 8.0])
     assert profile.delta(eps) == pytest.approx(GDP(1.0).delta(eps), rel=1e-8)
 
@@ -49,7 +49,7 @@ def test_convolution_against_samples_of_both_factors(factors):
         loss_sampler(k, d, sigma, x)(rng, 0, 400_000) / (2 * sigma**2)
         for (k, d), x in zip(factors, lengths, strict=True)
     )
-    profile = _split_profile(factors, sigma, 0.0, lengths)
+    profile = split_profile(factors, sigma, 0.0, lengths)
     for eps in (0.0, 0.7, 2.0):
         terms = np.maximum(-np.expm1(np.minimum(eps - losses, 0.0)), 0.0)
         error = terms.std() / math.sqrt(len(terms))
@@ -121,7 +121,7 @@ def circle_product_delta(sigma, first, second, eps):
 def test_two_circles_by_brute_force(sigma, lengths, eps):
     """Both losses are bounded, and their sum has a kink where an end of one meets an end of the other."""
     ours, truth = (
-        _split_profile(((1.0, 1), (1.0, 1)), sigma, 0.0, lengths).delta(eps),
+        split_profile(((1.0, 1), (1.0, 1)), sigma, 0.0, lengths).delta(eps),
         circle_product_delta(sigma, *lengths, eps),
     )
     assert truth <= ours <= truth * (1 + 1e-8)
@@ -134,7 +134,7 @@ def test_two_spheres_are_never_below_any_split():
     delta, worst = profile.delta(eps), np.zeros(3)
     for theta in (0.0, 0.1, 0.33, 0.6, 0.77, math.pi / 4):
         at = np.asarray(
-            _split_profile(
+            split_profile(
                 ((1.0, 2),) * 2, sigma, 0.0, (D * math.cos(theta), D * math.sin(theta))
             ).delta(eps)
         )
@@ -241,11 +241,11 @@ def test_products_know_their_ends():
 
 def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     spheres = ((1.0, 2), (1.0, 2))
-    two = _split_profile(spheres, 1.0, 0.0, (0.5, 0.6))
+    two = split_profile(spheres, 1.0, 0.0, (0.5, 0.6))
     assert two._relative_error == pytest.approx(
         RELATIVE_ERROR_OF_SUM + 20 * two.loss_table.series.unresolved, rel=1e-9
     )
-    one = _split_profile(spheres, 1.0, 0.3, (0.0, 0.6))
+    one = split_profile(spheres, 1.0, 0.3, (0.0, 0.6))
     assert one._relative_error == pytest.approx(
         20 * one.loss_table.series.unresolved, abs=1e-15
     )
@@ -255,17 +255,90 @@ def test_sums_of_losses_are_raised_by_their_margin_and_single_ones_are_not():
     assert float(two.delta(0.2)) == pytest.approx(
         float(raw[0]) * (1 + two._relative_error), rel=1e-12
     )
-    assert type(_split_profile(spheres, 1.0, 0.0, (0.0, 0.6))) is type(
+    assert type(split_profile(spheres, 1.0, 0.0, (0.0, 0.6))) is type(
         gaussian_profile(1.0, 2, 1.0, 0.6)
     )
-    flat = _split_profile(spheres, 1.0, 0.7, (0.0, 0.0))
+    flat = split_profile(spheres, 1.0, 0.7, (0.0, 0.0))
     assert flat.mu == pytest.approx(0.7)
+
+
+class CuspLoss(PrivacyLossLaw):
+    """Losses that are nearly N(½, 1), but whose tails are not smooth at one of them."""
+
+    max_loss, loss_scale, resolution = math.inf, 1.0, 1e-9
+
+    def __init__(self, cusp, height, power):
+        self.cusp, self.height, self.power = cusp, height, power
+
+    def log_tails(self, t):
+        bump = self.height * np.abs(t - self.cusp) ** self.power
+        log_upper = log_ndtr(0.5 - t) - bump
+        return log_upper, np.log1p(-np.exp(log_upper))
+
+    def discounted_integrals(self, eps):
+        """δ(ε) and 1 − δ(ε), by quadrature on short intervals about the cusp."""
+        near = 10.0 ** np.arange(-14, 0.5, 0.25)
+        marks = [eps + np.linspace(0, 60, 400), self.cusp - near, self.cusp + near]
+        marks = np.unique(np.concatenate([[eps, self.cusp], *marks]))
+        marks = marks[marks >= eps]
+        nodes, weights = np.polynomial.legendre.leggauss(60)
+        half = np.diff(marks)[:, None] / 2
+        t = marks[:-1, None] + half * (1 + nodes)
+        return [
+            np.sum(half * weights * np.exp(eps - t + tail.reshape(t.shape)))
+            for tail in self.log_tails(t.ravel())
+        ]
+
+
+@pytest.mark.parametrize(("height", "power"), [(0.05, 0.1), (1e-2, 0.3), (1e-2, 0.5)])
+def test_unresolved_panels_change_integrals_by_far_less_than_is_charged(height, power):
+    law = CuspLoss(1.2345, height, power)
+    table = TabulatedLossLaw(law)
+    assert table.series.unresolved > 1e-9
+    for eps in (0.0, 0.6, 1.2345, 1.2345 * (1 + 1e-9), 2.0):
+        found = np.exp(
+            [
+                f(np.array([eps]))[0]
+                for f in (table.log_delta, table.log_one_minus_delta)
+            ]
+        )
+        error = np.abs(found / law.discounted_integrals(eps) - 1)
+        assert np.all(error < 0.02 * table.series.unresolved + 1e-12)
+
+
+def test_a_table_that_is_not_resolved_is_refused_for_every_parameter():
+    split = split_profile(((1.0, 2), (1.0, 2)), 1.1, 0.0, (0.5, 0.6))
+    split.loss_table.series.unresolved = 1e-5
+    for parameter in (
+        lambda: split.delta(0.1),
+        lambda: split.mu,
+        lambda: split.mu_at(np.array([0.1])),
+        lambda: split.mu_of_tradeoff(np.array([0.1])),
+    ):
+        with pytest.raises(NotResolved, match="could not be computed accurately"):
+            parameter()
+
+
+def test_an_error_of_delta_changes_mu_by_less_than_twice_as_much():
+    """The lemma of docs/theory/exact-profiles.md: the two derivatives exceed ½."""
+    mu, eps = np.meshgrid(np.geomspace(1e-3, 30, 400), np.geomspace(1e-4, 60, 400))
+    a, b = eps / mu - mu / 2, eps / mu + mu / 2
+    with np.errstate(over="ignore"):
+        density = np.exp(-a * a / 2) / math.sqrt(2 * math.pi)
+        small = np.exp(log_ndtr(-a)) - np.exp(eps + log_ndtr(-b))
+        large = np.exp(log_ndtr(a)) + np.exp(eps + log_ndtr(-b))
+    below = (small <= 0.5) & (small > 1e-6)  # below, digits are lost
+    above = (small >= 0.5) & (large > 1e-300)
+    slope_of_delta = (mu * density)[below] / small[below]
+    slope_of_complement = (mu * density)[above] / large[above]
+    assert 0.79 < slope_of_delta.min() < 0.9
+    assert 0.51 < slope_of_complement.min() < 0.9
 
 
 def test_tails_of_products_close_where_two_bounds_meet():
     """H³ × S²: Chernoff's K·e^{−z²/2} with the sphere's largest loss in its shift."""
     factors, s, distances = ((-1.0, 3), (1.0, 2)), 1.5, (0.6, 0.5)
-    split = _split_profile(factors, s, 0.0, distances)
+    split = split_profile(factors, s, 0.0, distances)
     log_k, law = log_constant(3, s, 0.6)
     sphere = gaussian_profile(1.0, 2, s, 0.5)
     shift = law.mode * 0.6 / s**2 + (0.6 / s) ** 2 / 2 + sphere.pure_epsilon
@@ -371,13 +444,13 @@ def test_epsilon_is_the_smallest_that_delta_allows(factors):
 
 
 def test_pieces_of_the_search():
-    assert products._direction(math.pi / 2).tolist() == [0.0, 1.0]
-    assert products._direction(0.0).tolist() == [1.0, 0.0]
-    assert products._direction(0.3) == pytest.approx([math.cos(0.3), math.sin(0.3)])
+    assert worst_split._direction(math.pi / 2).tolist() == [0.0, 1.0]
+    assert worst_split._direction(0.0).tolist() == [1.0, 0.0]
+    assert worst_split._direction(0.3) == pytest.approx([math.cos(0.3), math.sin(0.3)])
     parabola = np.array([3 - 0.12345**2 - 0.5, 2 * 0.12345, -0.5])  # 3 − (x − 0.12345)²
-    peak = products._climb_to_maximum(parabola, 0.12)
+    peak = worst_split._climb_to_maximum(parabola, 0.12)
     assert peak == pytest.approx(3.0, abs=1e-12)
-    assert products._climb_to_maximum(np.array([3.0, 1.0]), 0.9999) == pytest.approx(
+    assert worst_split._climb_to_maximum(np.array([3.0, 1.0]), 0.9999) == pytest.approx(
         4.0, abs=1e-6
     )
 
@@ -390,7 +463,7 @@ def test_the_largest_of_known_functions():
         return np.array([w @ c, math.exp(w @ tilt) / (1 + w @ tilt)])
 
     asked = []
-    found = products.largest_over_splits(lambda u: (asked.append(1), value(u))[1])
+    found = worst_split.largest_over_splits(lambda u: (asked.append(1), value(u))[1])
     truth = np.array([1.4, math.exp(0.9) / 1.9])
     assert np.all(found >= truth * (1 - 1e-12))
     assert found == pytest.approx(truth, rel=1e-5)
@@ -399,12 +472,12 @@ def test_the_largest_of_known_functions():
         (0.0, 0.5, 0.5),
         (1.0, 1.5, 1.0),
     ):  # linear in u itself: harder than what is spent
-        part = products.largest_over_splits(
+        part = worst_split.largest_over_splits(
             lambda u: np.array([u @ [1.0, 1.0]]), low, high
         )
         truth = math.cos(best) + math.sin(best)
         assert truth * (1 - 1e-12) <= part[0] <= truth * (1 + 2e-7)
-    kink = products.largest_over_splits(
+    kink = worst_split.largest_over_splits(
         lambda u: np.array([math.exp(40 * min(1.2 * u[0], u[1]))])
     )
     corner = math.sin(math.atan(1.2))
@@ -448,8 +521,8 @@ def test_the_worst_split_is_found_on_the_second_factor():
 def test_a_delta_below_all_floats_needs_no_search():
     """SPD(2), σ = 3, Δ = 0.02 at ε = 1 took half a minute of splits for 5e-324."""
     profile = product_profile([(-0.5, 2), (0.0, 1)], 3.0, 0.02)
-    products._split_profile.cache_clear()
+    split_profile.cache_clear()
     assert profile.delta(1.0) == 5e-324
-    assert products._split_profile.cache_info().misses <= 1
+    assert split_profile.cache_info().misses <= 1
     # Where δ is a float, the search is made, and the bound does not cut it off.
     assert profile.delta(0.2) == pytest.approx(9.09e-177, rel=1e-3)

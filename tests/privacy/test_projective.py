@@ -12,7 +12,8 @@ from scipy import integrate
 from curvedp.errors import ParameterError
 from curvedp.geometry import Grassmann, KendallShapes, Rotations, Sphere
 from curvedp.laws import RiemannianGaussian, RiemannianLaplace
-from curvedp.privacy.loss.projective import ProjectiveLoss, log_disc_probabilities
+from curvedp.privacy.loss.disc_probability import Disc, log_disc_probabilities
+from curvedp.privacy.loss.projective import ProjectiveLoss
 from curvedp.privacy.profiles.projective import ProjectiveProfile
 
 LAWS = {"gaussian": RiemannianGaussian, "laplace": RiemannianLaplace}
@@ -258,9 +259,10 @@ def test_discs_in_the_unit_disc(n) -> None:
     c[:8] *= 1e-3
     radius = rng.uniform(np.maximum(0, c - 1), c + 1)
     radius[:5] *= 1e-4  # small discs about 0
-    logs = log_disc_probabilities(
-        n, (1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius
+    disc = Disc(
+        (1 + radius - c) / 2, (1 - radius + c) / 2, (1 - radius - c) / 2, radius
     )
+    logs = log_disc_probabilities(n, disc)
     upper, lower = np.exp(logs)
     for i in range(25):
 
@@ -304,7 +306,7 @@ def test_probabilities_below_the_smallest_double_keep_their_digits(
             radius,
         )
     ]
-    upper, lower = (float(part[0]) for part in log_disc_probabilities(n, *x))
+    upper, lower = (float(part[0]) for part in log_disc_probabilities(n, Disc(*x)))
     with mp.workdps(40):
 
         def part(q: mp.mpf) -> mp.mpf:

@@ -362,9 +362,9 @@ def test_pickles_in_the_extensions_of_nifti(tmp_path, trace, name):
 
 
 def test_a_pickle_under_the_name_of_any_kind_is_refused(tmp_path, trace):
-    from curvedp.records import files, volumes
+    from curvedp.records import files
 
-    for kind in (*files.TABLE_READERS, *volumes.READERS):
+    for kind in (*files.TABLE_READERS, *files.ARRAY_READERS):
         path = tmp_path / f"x{kind}"
         path.write_bytes(struct.pack("<I", 348) + pickle.dumps(Runs(trace)))
         choices = {"key": "A1:C4"} if kind == ".xlsx" else {"mask": np.ones((4,))}

@@ -17,7 +17,7 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.records import read_column, read_records, volumes
+from curvedp.records import limits, read_column, read_records
 from curvedp.records.files import load_point
 
 N, BAD = 12, 5
@@ -289,7 +289,7 @@ def test_large_files_come_in_chunks(tmp_path, monkeypatch, form):
     path = write_parquet(tmp_path, table)
     zarr.save_array(tmp_path / "x.zarr", written)
     del pyarrow
-    monkeypatch.setattr(volumes, "STREAMED", 100)
+    monkeypatch.setattr(limits, "STREAMED", 100)
     for source in (path, tmp_path / "x.zarr"):
         found = read_records(source, TENSORS, form=form)
         assert isinstance(found, dask.Array)

@@ -212,7 +212,7 @@ def test_the_range_says_how_many_predictors_a_list_has():
 def test_losses_of_ones_own_take_arrays():
     pytest.importorskip("jax", reason="the optimizers need it")
     from curvedp.optim import Problem
-    from curvedp.optim._loop import prepare_start_and_records
+    from curvedp.optim._arguments import prepare_start_and_records
 
     problem = Problem(Sphere(2), lambda w, z: -((w @ z) ** 2))
     start = np.array([1.0, 0.0, 0.0])

@@ -501,7 +501,7 @@ def test_all_frames_of_a_zstd_chunk_are_counted(tmp_path, sharded):
 
 def test_frames_of_every_size_are_measured():
     """Sizes are written in 1, 2, 4 and 8 bytes, and blocks are raw, packed or repeated."""
-    from curvedp.records.zarr_files import _zstd_content_size
+    from curvedp.records.zstd_sizes import zstd_content_size
 
     rng = np.random.default_rng(0)
     sizes = (0, 1, 255, 256, 257, 65_791, 65_792, 1 << 17, 300_000)
@@ -509,8 +509,8 @@ def test_frames_of_every_size_are_measured():
         for content in (bytes(size), rng.bytes(size), (b"abc" * size)[:size]):
             for checksum in (False, True):
                 packed = zstd(content, checksum=checksum)
-                assert _zstd_content_size(packed) == size
-                assert _zstd_content_size(packed * 3) == 3 * size
+                assert zstd_content_size(packed) == size
+                assert zstd_content_size(packed * 3) == 3 * size
 
 
 # ---- texts of NumPy with characters that do not exist ----------------------------------

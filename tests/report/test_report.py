@@ -20,7 +20,8 @@ from curvedp.geometry import (
     Sphere,
 )
 from curvedp.report import write_report
-from curvedp.statement import QUESTIONS, label
+from curvedp.statement.pages import label
+from curvedp.statement.study import QUESTIONS
 
 CHROMIUM = (
     shutil.which("chromium")

@@ -80,7 +80,7 @@ def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
 def _is_counterpart(manifold: Any, counterpart: _GeooptManifold) -> bool:
     """Return whether a geoopt manifold is the one that a table entry describes.
 
-    Its class, its metric and its curvature must be those of the entry.
+    Its class, its metric and its curvature must be the same as in the entry.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def _clean(text: Any) -> str:
     Parameters
     ----------
     text : object
-        A cell; what is no text becomes the empty one.
+        A cell; anything but a text becomes the empty text.
 
     Returns
     -------

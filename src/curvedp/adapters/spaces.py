@@ -120,7 +120,7 @@ def find_counterpart(
 ) -> _Counterpart:
     """Return the entry of a table for the class of our manifold.
 
-    The adapters to geomstats and to geoopt have such a table each.
+    The adapters to geomstats and to geoopt have one table each.
 
     Parameters
     ----------

@@ -203,9 +203,24 @@ def k_norm_outputs(
         outputs(rng, side, size) returns the scores of `size` outputs at the first data
         set (side 0) or at the second one (side 1).
     """
-    # Cells that a sampler has refined are used again for the next block of the same
-    # generator.
     samplers: dict[int, tuple[np.random.Generator, LipschitzRejectionSampler]] = {}
+
+    def sampler_at(rng: np.random.Generator, side: int) -> LipschitzRejectionSampler:
+        """Return the sampler of a data set, whose refined cells are used again.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the outputs. Another one gets a new sampler.
+        side : {0, 1}
+            Whether outputs are drawn at the first or at the second data set.
+        """
+        if side not in samplers or samplers[side][0] is not rng:
+            sampler = LipschitzRejectionSampler(
+                domain, scale, norms[side], constants[side], rng
+            )
+            samplers[side] = (rng, sampler)
+        return samplers[side][1]
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:
         """Draw outputs at one data set, and return their three scores.
@@ -219,12 +234,7 @@ def k_norm_outputs(
         size : int
             The number of outputs.
         """
-        if side not in samplers or samplers[side][0] is not rng:
-            sampler = LipschitzRejectionSampler(
-                domain, scale, norms[side], constants[side], rng
-            )
-            samplers[side] = (rng, sampler)
-        points: tuple[Any, ...] = domain.points(samplers[side][1].draw(size))
+        points: tuple[Any, ...] = domain.points(sampler_at(rng, side).draw(size))
         first_norm = np.asarray(norms[0](*points))
         second_norm = np.asarray(norms[1](*points))
         return [
@@ -460,9 +470,9 @@ def _attack_mean_of_records(
         """
         draws = sampler.simulate_draws(rng, neighboring_data[side], size)
         points = np.asarray(draws)
-        first_distances, second_distances = (
-            np.asarray(manifold.dist(typical, points)) for typical in typical_releases()
-        )
+        first_typical, second_typical = typical_releases()
+        first_distances = np.asarray(manifold.dist(first_typical, points))
+        second_distances = np.asarray(manifold.dist(second_typical, points))
         return [
             rounded(second_distances - first_distances),
             rounded(second_distances**2 - first_distances**2),
@@ -823,10 +833,11 @@ def _attack_k_norm_regression(
     @cache
     def bundle_outputs() -> Outputs:
         """Return the function that draws and scores geodesics at either data set."""
-        first, second = (
-            mechanism.build_problem(*mechanism.prepare_data(data)[:2])
-            for data in _regression_data_sets(space)
-        )
+        problems = []
+        for data in _regression_data_sets(space):
+            predictors, responses, *_ = mechanism.prepare_data(data)
+            problems.append(mechanism.build_problem(predictors, responses))
+        first, second = problems
         return k_norm_outputs(
             first.bundle,
             noise_factor * first.scale,
@@ -1180,11 +1191,13 @@ def _attack_estimator(
         """Return the estimator's mechanism, and its exact value at each data set."""
         source = GeneratorSource(np.random.default_rng(0))
         model = kind(radius=_RADIUS, guarantee=_CLAIM, source=source, **options)
-        mechanism: Any = rebuild_mechanism(_fit_certificate(model, neighboring_data[0]))
-        first_value, second_value = (
-            mechanism.statistic.compute(open_records(records, space.point_shape))
-            for records in neighboring_data
-        )
+        certificate = _fit_certificate(model, neighboring_data[0])
+        mechanism: Any = rebuild_mechanism(certificate)
+        values = []
+        for records in neighboring_data:
+            opened = open_records(records, space.point_shape)
+            values.append(mechanism.statistic.compute(opened))
+        first_value, second_value = values
         return mechanism, (first_value, second_value)
 
     def outputs(rng: np.random.Generator, side: int, size: int) -> list[np.ndarray]:

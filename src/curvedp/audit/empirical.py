@@ -135,7 +135,7 @@ def claimed_mu(claim: PrivacyCurve) -> float:
     Parameters
     ----------
     claim : Guarantee or PrivacyProfile
-        What a mechanism claims.
+        The guarantee that a mechanism claims.
     """
     if isinstance(claim, PureDP):
         return float(convert(claim, to=GDP).mu)
@@ -448,14 +448,18 @@ def _prove_bound(
     float
         The bound; −∞ if the event proves nothing.
     """
-    training = first[:, ::2], second[:, ::2]
-    test = first[:, 1::2], second[:, 1::2]
-    event = _choose_event(statement, *training, failure, delta)
+    # Every other output chooses the event.
+    event = _choose_event(statement, first[:, ::2], second[:, ::2], failure, delta)
 
-    first_hits = np.array([event.count(test[0])])
-    second_hits = np.array([event.count(test[1])])
+    # The outputs in between bound its probabilities.
+    first_test = first[:, 1::2]
+    second_test = second[:, 1::2]
     p, p_prime = _probability_bounds(
-        first_hits, test[0].shape[1], second_hits, test[1].shape[1], failure
+        np.array([event.count(first_test)]),
+        first_test.shape[1],
+        np.array([event.count(second_test)]),
+        second_test.shape[1],
+        failure,
     )
     return float(statement(p, p_prime, delta)[0])
 
@@ -607,11 +611,11 @@ def neighbors(mechanism: Mechanism) -> Pair:
 
     ball = mechanism.statistic.value_ball
     ball_radius = None if ball is None else ball.radius
-    chart_pair = _worst_chart_pair(manifold, mechanism.base, sensitivity, ball_radius)
-    first, second = (
-        manifold.from_normal_coordinates(mechanism.base, coordinates)
-        for coordinates in chart_pair
+    first_coordinates, second_coordinates = _worst_chart_pair(
+        manifold, mechanism.base, sensitivity, ball_radius
     )
+    first = manifold.from_normal_coordinates(mechanism.base, first_coordinates)
+    second = manifold.from_normal_coordinates(mechanism.base, second_coordinates)
     return first, second
 
 
@@ -700,27 +704,44 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
     list of arrays of shape (draws,)
         The two scores, rounded (see `rounded`).
     """
-    manifold = mechanism.statistic.value_space
-    if not manifold.is_symmetric:
-        first_distances, second_distances = (
-            np.linalg.norm((outputs - value).reshape(len(outputs), -1), axis=1)
-            for value in pair
-        )
-    elif isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
-        in_chart, first, second = (
-            np.asarray(manifold.normal_coordinates(mechanism.base, points))
-            for points in (outputs, *pair)
-        )
-        first_distances = np.linalg.norm(in_chart - first, axis=-1)
-        second_distances = np.linalg.norm(in_chart - second, axis=-1)
-    else:
-        first_distances, second_distances = (
-            np.asarray(manifold.dist(value, outputs)) for value in pair
-        )
+    first_value, second_value = pair
+    first_distances = _distances_to(mechanism, first_value, outputs)
+    second_distances = _distances_to(mechanism, second_value, outputs)
     return [
         rounded(second_distances - first_distances),
         rounded(second_distances**2 - first_distances**2),
     ]
+
+
+def _distances_to(
+    mechanism: Mechanism, value: np.ndarray, outputs: np.ndarray
+) -> np.ndarray:
+    """Return how far outputs of a mechanism are from a value, for `scores`.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism, whose noise decides how distances are measured.
+    value : array, shape value_shape
+        The value.
+    outputs : array, shape (count, *value_shape)
+        The outputs.
+
+    Returns
+    -------
+    array, shape (count,)
+        The distances.
+    """
+    manifold = mechanism.statistic.value_space
+    if not manifold.is_symmetric:
+        differences = (outputs - value).reshape(len(outputs), -1)
+        return np.asarray(np.linalg.norm(differences, axis=1))
+    if isinstance(mechanism, LogGaussianMechanism | LogLaplaceMechanism):
+        base = mechanism.base
+        in_chart = np.asarray(manifold.normal_coordinates(base, outputs))
+        value_in_chart = np.asarray(manifold.normal_coordinates(base, value))
+        return np.asarray(np.linalg.norm(in_chart - value_in_chart, axis=-1))
+    return np.asarray(manifold.dist(value, outputs))
 
 
 def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
@@ -818,12 +839,11 @@ def _pairs_across_radius(
     upper = np.full((len(radial), 1), edge_radius)
     for _ in range(_BISECTION_STEPS):
         middle = (lower + upper) / 2
-        firsts, seconds = (
-            manifold.from_normal_coordinates(base, coordinates)
-            for coordinates in pairs(middle)
-        )
+        first_coordinates, second_coordinates = pairs(middle)
+        firsts = manifold.from_normal_coordinates(base, first_coordinates)
+        seconds = manifold.from_normal_coordinates(base, second_coordinates)
         distances = np.asarray(manifold.dist(firsts, seconds))
-        is_within = (distances <= sensitivity)[:, None]
+        is_within = (distances <= sensitivity)[:, np.newaxis]
         lower = np.where(is_within, middle, lower)
         upper = np.where(is_within, upper, middle)
     return pairs(lower)

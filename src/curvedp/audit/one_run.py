@@ -84,7 +84,7 @@ def one_run_bound(
 ) -> float:
     """Return a lower bound on ε, from the number of coins that were guessed right.
 
-    It is the largest ε at which so many right guesses would be too improbable.
+    It is the largest ε at which this many right guesses would be too improbable.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def _probability_bound(
         return min(tail, 1.0)
 
     i = np.arange(1, right + 1)
-    between = binomial.cdf(right - 1) - binomial.cdf(right - i - 1)
-    delta_term = float(np.max(2 * canaries * delta / i * between))
+    probability_between = binomial.cdf(right - 1) - binomial.cdf(right - i - 1)
+    delta_term = float(np.max(2 * canaries * delta / i * probability_between))
     return min(tail + delta_term, 1.0)
 
 
@@ -235,10 +235,11 @@ def audit_optimizer(
         guess_share = _GUESS_SHARE
     guess_share = _validate.within("guess_share", guess_share, 0, 1, open_low=True)
     guess_count = max(1, int(guess_share * canaries))
-    guessed = np.argsort(-np.abs(scores))[:guess_count]
 
-    is_right = np.sign(scores[guessed]) == coins[guessed]
-    right_count = int(np.count_nonzero(is_right))
+    # Guess the coins of the canaries with the clearest scores.
+    guessed_canaries = np.argsort(-np.abs(scores))[:guess_count]
+    guesses = np.sign(scores[guessed_canaries])
+    right_count = int(np.count_nonzero(guesses == coins[guessed_canaries]))
     audited = one_run_bound(canaries, guess_count, right_count, delta, confidence)
     claimed = float(claim.epsilon(delta)) if claim is not None else inf
     return AuditResult(claimed, audited, delta, canaries, confidence)

@@ -1,5 +1,4 @@
 """The command line: `curvedp demo | check | plan | release | calibrate | verify | …`.
-
 Exit codes: 0, done; 1, a claim could not be confirmed or a bound was violated; 2, wrong
 usage or an unusable input, with one line that says what to do; 3 (`verify`), every
 claim holds, except for what no certificate can vouch for.
@@ -335,16 +334,24 @@ def calibrate(
     if json:
         print(json_module.dumps({"sensitivity": sensitivity, "mechanisms": results}))
         return
+    title = f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}"
+    print_table(("mechanism", "scale"), _scale_rows(results), title)
+
+
+def _scale_rows(results: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return a row for each mechanism: its name, and its noise scale or a refusal.
+
+    Parameters
+    ----------
+    results : dict
+        For each mechanism its "scale", or why it was "refused".
+    """
     rows = []
     for name, result in results.items():
         is_refused = "refused" in result
         text = result["refused"] if is_refused else f"{result['scale']:.8g}"
         rows.append((name, text))
-    print_table(
-        ("mechanism", "scale"),
-        rows,
-        f"{guarantee} on {manifold}, sensitivity {sensitivity:.6g}",
-    )
+    return rows
 
 
 def _calibrate_each(
@@ -372,19 +379,24 @@ def _calibrate_each(
     from curvedp import mechanisms
 
     results: dict[str, dict[str, Any]] = {}
-    kinds_in_chart = (mechanisms.LogGaussianMechanism, mechanisms.LogLaplaceMechanism)
-    kinds = (
+    classes_in_chart = (
+        mechanisms.LogGaussianMechanism,
+        mechanisms.LogLaplaceMechanism,
+    )
+    mechanism_classes = (
         mechanisms.GaussianMechanism,
         mechanisms.LaplaceMechanism,
-        *kinds_in_chart,
+        *classes_in_chart,
     )
-    for kind in kinds:
-        ball = {"radius": radius} if kind in kinds_in_chart else {}
-        name = str(kind.info.option)
+    for mechanism_class in mechanism_classes:
+        name = str(mechanism_class.info.option)
+        # The noise of a chart depends on the ball, too.
+        ball = {"radius": radius} if mechanism_class in classes_in_chart else {}
         try:
-            parameters = kind.calibrated(
+            mechanism = mechanism_class.calibrated(
                 space, sensitivity, guarantee, **ball
-            ).parameters
+            )
+            parameters = mechanism.parameters
         except CurvedpError as error:
             results[name] = {"refused": describe(error)}
         else:
@@ -438,6 +450,19 @@ def audit(
     rows = list(
         track(audits, "attacking", total=len(cases), console=errors, transient=True)
     )
+    _report_audits(rows, json=json)
+
+
+def _report_audits(rows: "list[Row]", *, json: bool) -> None:
+    """Print what attacks have found; raise `VerificationFailed` on a violation.
+
+    Parameters
+    ----------
+    rows : list of Row
+        The result of each attack.
+    json : bool
+        Whether to print JSON instead of a table.
+    """
     if json:
         print(json_module.dumps([row._asdict() for row in rows]))
     else:

@@ -1,4 +1,7 @@
-"""`curvedp test two-sample | k-sample | paired`: private tests of whether groups differ."""
+"""`curvedp test two-sample | k-sample | paired`: private tests of whether groups differ.
+Each group is a file of records. The commands print whether the groups differ and, on
+request, also release the mean of each group and the size of the difference.
+"""
 
 import json as json_module
 from collections.abc import Callable
@@ -180,18 +183,20 @@ def _run(kind: str, options: TypedOptions) -> None:
         center = load_point(options["center"], space, options["form"])
     groups = _read_groups(options, space)
     check_number_of_groups(f"{kind} test", len(groups), needs_two=kind != "k-sample")
+    radius = parse_radius(options["radius"])
+    ledger = open_ledger_file(
+        options["ledger"],
+        options["budget_mu"],
+        options["ledger_key"],
+        unit=_unit_of(kind, guarantee, options["groups"]),
+    )
     test_arguments = {
-        "radius": parse_radius(options["radius"]),
+        "radius": radius,
         "center": center,
         "guarantee": guarantee,
         "level": options["level"],
         "permutations": options["permutations"],
-        "ledger": open_ledger_file(
-            options["ledger"],
-            options["budget_mu"],
-            options["ledger_key"],
-            unit=_unit_of(kind, guarantee, options["groups"]),
-        ),
+        "ledger": ledger,
         "label": ledger_label(options["label"] or f"{kind} test", options["as_user"]),
     }
     with waiting("permuting"):
@@ -310,11 +315,11 @@ def _print_or_save(
     space : Manifold
         The manifold of the records.
     comparison : GroupComparison
-        What was released.
+        The comparison that was released.
     groups : list of Group
         The groups, for their names.
     guarantee : Guarantee
-        What everything together meets.
+        The guarantee of the whole comparison.
     options : mapping
         The options of the command, by their names in Python.
     """

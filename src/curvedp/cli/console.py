@@ -1,4 +1,6 @@
-"""Where commands print, and how they refuse: a mistake is one line, never a traceback."""
+"""Where commands print, and how they refuse: a mistake is one line, never a traceback.
+Results go to standard output, errors to standard error.
+"""
 
 import io
 import warnings
@@ -41,7 +43,7 @@ def print_table(
     rows : iterable of sequences of str
         The cells of each row.
     title : str, optional
-        What is printed above the table.
+        The title above the table.
     """
     folding_columns = [Column(name, overflow="fold") for name in columns]
     table = Table(*folding_columns, title=title)
@@ -58,7 +60,7 @@ def waiting(activity: str) -> Any:
     Parameters
     ----------
     activity : str
-        What is done, such as "reading the records".
+        The activity, such as "reading the records".
 
     Returns
     -------
@@ -88,6 +90,29 @@ def one_line_errors() -> Iterator[None]:
     The exit code is 1 if a claim is not confirmed, and 2 for everything else that
     curvedp refuses. Each text of a `ReleaseWarning` is printed once.
     """
+    try:
+        with _release_warnings_as_notes():
+            yield
+    except VerificationFailed as error:
+        _print_error("not confirmed", str(error))
+        raise typer.Exit(1) from None
+    except BudgetExceeded as error:
+        _print_error("refused", str(error))
+        raise typer.Exit(2) from None
+    except CurvedpError as error:
+        _print_error("error", describe(error))
+        raise typer.Exit(2) from None
+    except OSError as error:
+        text = str(error)
+        if error.filename is not None and error.strerror is not None:
+            text = f"{error.filename}: {error.strerror}"
+        _print_error("error", text)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _release_warnings_as_notes() -> Iterator[None]:
+    """Print each `ReleaseWarning` as a note, once; leave other warnings to Python."""
     printed: set[str] = set()
     show_other_warning = warnings.showwarning
 
@@ -103,7 +128,7 @@ def one_line_errors() -> Iterator[None]:
         category : type
             Its class.
         *args, **kwargs : Any
-            What else Python passes to `warnings.showwarning`.
+            The other arguments of `warnings.showwarning`.
         """
         if not issubclass(category, ReleaseWarning):
             show_other_warning(message, category, *args, **kwargs)
@@ -115,25 +140,10 @@ def one_line_errors() -> Iterator[None]:
                 highlight=False,
             )
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", ReleaseWarning)
-            warnings.showwarning = print_note
-            yield
-    except VerificationFailed as error:
-        _print_error("not confirmed", str(error))
-        raise typer.Exit(1) from None
-    except BudgetExceeded as error:
-        _print_error("refused", str(error))
-        raise typer.Exit(2) from None
-    except CurvedpError as error:
-        _print_error("error", describe(error))
-        raise typer.Exit(2) from None
-    except OSError as error:
-        is_about_a_file = error.filename is not None and error.strerror is not None
-        text = f"{error.filename}: {error.strerror}" if is_about_a_file else str(error)
-        _print_error("error", text)
-        raise typer.Exit(2) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ReleaseWarning)
+        warnings.showwarning = print_note
+        yield
 
 
 def _print_error(kind: str, text: str) -> None:
@@ -158,7 +168,7 @@ def escape_markup(text: object) -> str:
     Parameters
     ----------
     text : object
-        What is printed, as `str` writes it.
+        The text, or a value that `str` turns into one.
     """
     line = " ".join(str(text).split("\n"))
     # Without its quotation marks, `ascii` is the escape sequence of a character.
@@ -182,7 +192,7 @@ def check_picture(path: Path | None, name: str = "plot") -> None:
     Raises
     ------
     ParameterError
-        If the ending is not that of a picture, or the folder does not exist.
+        If the ending is not .svg, .png or .pdf, or the folder does not exist.
     """
     if path is not None and path.suffix not in (".svg", ".png", ".pdf"):
         raise ParameterError(f"--{name} {path} must end in .svg, .png or .pdf")

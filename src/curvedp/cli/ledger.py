@@ -1,4 +1,7 @@
-"""`curvedp ledger create | key | spend | show | verify | freeze`: a data set's budget."""
+"""`curvedp ledger create | key | spend | show | verify | freeze`: a data set's budget.
+A ledger is a file with a privacy budget. Every release from the data set is charged to
+it as an entry; these commands make, read and check such files.
+"""
 
 import json as json_module
 from itertools import pairwise
@@ -155,7 +158,8 @@ def _print_time_remarks(ledger: "Ledger") -> None:
     entries = ledger.entries
     remarks = []
     for entry, next_entry in pairwise(entries):
-        time, next_time = read_time(entry.time), read_time(next_entry.time)
+        time = read_time(entry.time)
+        next_time = read_time(next_entry.time)
         if time is not None and next_time is not None and next_time < time:
             remarks.append(
                 f"entry {next_entry.number} is dated before entry {entry.number}"
@@ -179,16 +183,17 @@ def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
     ledger : Ledger
         The ledger.
     """
-    remaining, frozen = ledger.remaining, ledger.frozen
+    remaining = ledger.remaining
+    frozen = ledger.frozen
+    entries = []
+    for entry in ledger.entries:
+        entries.append({**entry._asdict(), "guarantee": entry.guarantee.to_dict()})
     return {
         "budget": ledger.budget.to_dict(),
         "unit": ledger.unit,
         "remaining": None if remaining is None else remaining.to_dict(),
         "frozen": None if frozen is None else frozen._asdict(),
-        "entries": [
-            {**entry._asdict(), "guarantee": entry.guarantee.to_dict()}
-            for entry in ledger.entries
-        ],
+        "entries": entries,
     }
 
 

@@ -1,5 +1,4 @@
 """`curvedp release connectome FOLDER` and `curvedp release regions`: files of imaging.
-
 Both read what neuroimaging programs write, one record for each participant, and write
 files that these programs read.
 """
@@ -221,7 +220,7 @@ def _networks(choice: str | None, names: list[str]) -> list[str] | None:
     Parameters
     ----------
     choice : str or None
-        What was typed: "schaefer" for networks in the names of regions, or a file.
+        The typed choice: "schaefer" for networks in the names of regions, or a file.
     names : list of str
         The names of the regions.
 
@@ -255,7 +254,7 @@ def _sidecars(out: Path | None) -> list[Path]:
 
 
 def _files_in(folder: Path, targets: list[Path | None]) -> list[Path | None]:
-    """Return the outputs that are files of the folder that is read.
+    """Return the outputs that would overwrite a file of the input folder.
 
     Parameters
     ----------
@@ -287,7 +286,7 @@ def _check_outputs(
     Parameters
     ----------
     inputs : list of paths or None
-        What must not be overwritten.
+        The files that must not be overwritten.
     ledger, ledger_key : path or None
         The ledger and its key.
     budget_mu : float or None
@@ -324,7 +323,7 @@ def _interval_targets(model: "PrivateConnectome | PrivateRegionTensors") -> list
 
 
 def _connectome_dict(model: "PrivateConnectome") -> dict[str, Any]:
-    """Return all that was released of a connectome, as plain values.
+    """Return everything that was released about a connectome, as JSON values.
 
     Parameters
     ----------
@@ -363,8 +362,6 @@ def _print_connectome(model: "PrivateConnectome", *, is_in_file: bool) -> None:
     is_in_file : bool
         Whether all rows are in a file, so that the first ones are enough here.
     """
-    import numpy as np
-
     statistic = model.certificate_.statistic
     console.print(
         f"private connectome of {statistic['n']} people: {len(model.names_)} "
@@ -372,29 +369,7 @@ def _print_connectome(model: "PrivateConnectome", *, is_in_file: bool) -> None:
     )
     console.print(escape_markup(model.choice_), soft_wrap=True)
 
-    # The edges with the largest correlations. A pair of networks may be one network
-    # twice, so the diagonal counts there.
-    bounds = {of: model.confidence_edges(of=of) for of in _interval_targets(model)}
-    offset = 1 if model.resolution_ == "regions" else 0
-    rows, columns = np.triu_indices(len(model.names_), offset)
-    strongest = np.argsort(-np.abs(model.matrix_[rows, columns]))
-    if is_in_file:
-        strongest = strongest[:_MAX_ROWS]
-    print_table(
-        ["edge", "correlation", *(_INTERVAL_WORDS[of] for of in bounds)],
-        [
-            [
-                escape_markup(f"{model.names_[row]} – {model.names_[column]}"),
-                f"{model.matrix_[row, column]:+.3f}",
-                *(
-                    f"{lower[row, column]:+.3f} to {upper[row, column]:+.3f}"
-                    for lower, upper in bounds.values()
-                ),
-            ]
-            for row, column in zip(rows[strongest], columns[strongest], strict=True)
-        ],
-    )
-    console.print("Intervals hold for all edges at once.", soft_wrap=True)
+    _print_edges(model, max_rows=_MAX_ROWS if is_in_file else None)
     errors = (
         f"error of an edge in Fisher's z: {model.predicted_error_:.3g} from the noise "
         f"({model.estimate_} estimate; the noise itself {model.noise_std_:.3g})"
@@ -409,6 +384,37 @@ def _print_connectome(model: "PrivateConnectome", *, is_in_file: bool) -> None:
         f"people needed for intervals of all edges (Fisher's z): {needed}",
         soft_wrap=True,
     )
+
+
+def _print_edges(model: "PrivateConnectome", max_rows: int | None) -> None:
+    """Print a table of the edges with the largest correlations and their intervals.
+
+    Parameters
+    ----------
+    model : PrivateConnectome
+        The estimator after `fit`.
+    max_rows : int or None
+        The most edges that are printed; None prints all.
+    """
+    import numpy as np
+
+    bounds = {of: model.confidence_edges(of=of) for of in _interval_targets(model)}
+    # A pair of networks may be one network twice, so the diagonal counts there.
+    offset = 1 if model.resolution_ == "regions" else 0
+    rows, columns = np.triu_indices(len(model.names_), offset)
+    strongest = np.argsort(-np.abs(model.matrix_[rows, columns]))[:max_rows]
+
+    table = []
+    for row, column in zip(rows[strongest], columns[strongest], strict=True):
+        edge = escape_markup(f"{model.names_[row]} – {model.names_[column]}")
+        intervals = [
+            f"{lower[row, column]:+.3f} to {upper[row, column]:+.3f}"
+            for lower, upper in bounds.values()
+        ]
+        table.append([edge, f"{model.matrix_[row, column]:+.3f}", *intervals])
+    header = ["edge", "correlation", *(_INTERVAL_WORDS[of] for of in bounds)]
+    print_table(header, table)
+    console.print("Intervals hold for all edges at once.", soft_wrap=True)
 
 
 def _write_connectome(
@@ -456,7 +462,7 @@ def _printing_if_unwritten(content: dict[str, Any]) -> Iterator[None]:
     Parameters
     ----------
     content : dict
-        What was released, as plain values.
+        The release as plain values.
     """
     try:
         yield
@@ -615,19 +621,18 @@ def _print_regions(model: "PrivateRegionTensors", *, is_in_file: bool) -> None:
     rows = model.table(of=of)
     printed_rows = rows[:_MAX_ROWS] if is_in_file else rows
     interval = _INTERVAL_WORDS[of]
-    print_table(
-        ["region", "FA", interval, "MD", interval],
-        [
-            [
-                escape_markup(row.region),
-                f"{row.fa:.3f}",
-                f"{row.fa_low:.3f} to {row.fa_high:.3f}",
-                f"{row.md:.4g}",
-                f"{row.md_low:.4g} to {row.md_high:.4g}",
-            ]
-            for row in printed_rows
-        ],
-    )
+    header = ["region", "FA", interval, "MD", interval]
+    table = []
+    for row in printed_rows:
+        cells = [
+            escape_markup(row.region),
+            f"{row.fa:.3f}",
+            f"{row.fa_low:.3f} to {row.fa_high:.3f}",
+            f"{row.md:.4g}",
+            f"{row.md_low:.4g} to {row.md_high:.4g}",
+        ]
+        table.append(cells)
+    print_table(header, table)
     if len(rows) > len(printed_rows):
         console.print(f"{len(rows) - len(printed_rows)} more regions are in the files")
 

@@ -1,5 +1,4 @@
 """Options that commands share, and how a function becomes a command.
-
 `command` makes one of a function's own parameters. A parameter called `guarantee` is
 asked for by four options, of which the user gives one kind.
 """
@@ -32,7 +31,7 @@ def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any,
     Parameters
     ----------
     kind : type
-        The type to which typer converts what is typed.
+        The type to which typer converts the typed text.
     *names : str
         The forms of the option, such as "--radius" and "-r".
     help : str
@@ -43,7 +42,7 @@ def option(kind: Any, *names: str, help: str, default: Any = None) -> tuple[Any,
     Returns
     -------
     annotation, default
-        What typer reads, as in `Options`.
+        The annotation and the default that typer reads, as in `Options`.
     """
     # An option with a default always has a value of its type.
     value_type: Any = kind if default is not None else kind | None
@@ -77,7 +76,7 @@ def with_options(
     Parameters
     ----------
     function : callable
-        What the command runs.
+        The function that the command runs.
     options : dict
         The options by their names in Python.
     description : str or None
@@ -149,7 +148,7 @@ def _long_name(name: str, info: typer.models.OptionInfo) -> str:
     name : str
         The name of the option in Python.
     info : typer OptionInfo
-        What was declared to typer.
+        The declaration of the option.
     """
     # Typer keeps the first name of an option as its default.
     declared = (info.default, *(info.param_decls or ()))
@@ -196,7 +195,7 @@ def command(function: Callable[..., None]) -> Any:
         Parameters
         ----------
         mu, epsilon, delta, rho : float or None
-            What was typed for each of the four options.
+            The typed value of each of the four options.
         **arguments : Any
             The other options by their names in Python.
         """
@@ -224,7 +223,7 @@ def guarantee_from_options(
     Parameters
     ----------
     mu, epsilon, delta, rho : float or None
-        What was typed for each option.
+        The typed value of each option.
 
     Returns
     -------

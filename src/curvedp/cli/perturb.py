@@ -1,4 +1,7 @@
-"""`curvedp perturb`: private reports of the records in a file, one for each row."""
+"""`curvedp perturb`: private reports of the records in a file, one for each row.
+A *report* is a record with noise added to it alone (local privacy). No curator has to
+be trusted with the records, and no ledger is charged.
+"""
 
 import io
 import json as json_module
@@ -50,26 +53,67 @@ def _perturb(options: TypedOptions) -> None:
 
     # Everything that can be refused is refused before a report is drawn.
     mechanism = _build_mechanism(options)
+    _check_outputs(mechanism, options)
+
+    # What is to be expected, before anything is drawn.
+    sentence = expectation_sentence(mechanism)
+    is_json = options["json"]
+    if not is_json:
+        console.print(escape_markup(sentence), soft_wrap=True, highlight=False)
+        if mechanism.space.name == "earth" and options["public_place"] is None:
+            console.print(_NO_PUBLIC_PLACE, soft_wrap=True, highlight=False)
+    _save_pictures(mechanism, options)
+
+    count = 0
+    if options["out"] is not None:
+        count = _draw_and_write(mechanism, options)
+    elif not is_json:
+        console.print("nothing was drawn: --out FILE draws the reports")
+    if is_json:
+        summary = {
+            "mechanism": mechanism.name,
+            "parameters": mechanism.parameters(),
+            "expected_displacement": mechanism.expected_displacement,
+            "displacement_95": mechanism.displacement_quantile(0.95),
+            "unit": mechanism.space.unit,
+            "reports": count,
+        }
+        print(json_module.dumps(summary))
+
+
+def _check_outputs(mechanism: "MetricLaplace", options: TypedOptions) -> None:
+    """Refuse files that could not be written, and a map of anything but the Earth.
+
+    Parameters
+    ----------
+    mechanism : MetricLaplace
+        The mechanism that will draw the reports.
+    options : mapping
+        The options of the command, by name.
+    """
     check_picture(options["plot"])
     check_picture(options["map"], "map")
     if options["map"] is not None and mechanism.space.name != "earth":
         raise ParameterError("--map is for places on the Earth: --epsilon-per-km")
-    out, certificate = options["out"], options["certificate"]
     check_targets(
         input_files(options),
-        out=out,
+        out=options["out"],
         plot=options["plot"],
         map=options["map"],
-        certificate=certificate,
+        certificate=options["certificate"],
     )
 
-    # What is to be expected, before anything is drawn.
-    unit = mechanism.space.unit
-    sentence = expectation_sentence(mechanism)
-    if not options["json"]:
-        console.print(escape_markup(sentence), soft_wrap=True, highlight=False)
-        if mechanism.space.name == "earth" and options["public_place"] is None:
-            console.print(_NO_PUBLIC_PLACE, soft_wrap=True, highlight=False)
+
+def _save_pictures(mechanism: "MetricLaplace", options: TypedOptions) -> None:
+    """Write the pictures of how far reports lie, if the options name files for them.
+
+    Parameters
+    ----------
+    mechanism : MetricLaplace
+        The mechanism that will draw the reports.
+    options : mapping
+        The options of the command, by name.
+    """
     if options["plot"] is not None:
         from curvedp.local.picture import plot_displacements
 
@@ -79,26 +123,6 @@ def _perturb(options: TypedOptions) -> None:
 
         save_picture(plot_places(mechanism), options["map"])
 
-    count = 0
-    if out is None:
-        if not options["json"]:
-            console.print("nothing was drawn: --out FILE draws the reports")
-    else:
-        count = _draw_and_write(mechanism, options)
-    if options["json"]:
-        print(
-            json_module.dumps(
-                {
-                    "mechanism": mechanism.name,
-                    "parameters": mechanism.parameters(),
-                    "expected_displacement": mechanism.expected_displacement,
-                    "displacement_95": mechanism.displacement_quantile(0.95),
-                    "unit": unit,
-                    "reports": count,
-                }
-            )
-        )
-
 
 def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
     """Draw one report of each record and write them; return how many there are.
@@ -106,7 +130,7 @@ def _draw_and_write(mechanism: "MetricLaplace", options: TypedOptions) -> int:
     Parameters
     ----------
     mechanism : MetricLaplace
-        What draws the reports.
+        The mechanism that draws the reports.
     options : mapping
         The options of the command, by name.
 

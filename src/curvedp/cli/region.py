@@ -1,4 +1,7 @@
-"""`curvedp region CERTIFICATE VALUE`: error bars, years later, from what was published."""
+"""`curvedp region CERTIFICATE VALUE`: error bars, years later, from what was published.
+A certificate states the noise of a release. So a confidence region of the released
+value can be computed from the two files, without the records and without any budget.
+"""
 
 import json as json_module
 from pathlib import Path
@@ -63,10 +66,9 @@ def region(
     is_consistent = region_record.pop("consistent")
     if plot is not None:
         _save_region_picture(text, level, of, components, plot)
-
+    if json and against is not None:
+        region_record["consistent"] = is_consistent
     if json:
-        if against is not None:
-            region_record["consistent"] = is_consistent
         print(json_module.dumps(region_record))
     else:
         _print_region(region_record, form)

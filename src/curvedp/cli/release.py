@@ -1,5 +1,4 @@
 """The commands `curvedp release [mean | median | dispersion | pca | mdm | regression]`.
-
 There is one command per statistic in the table of `curvedp.releasing`. The options
 that say how a file is read are here too, for other commands that read one.
 """
@@ -45,6 +44,7 @@ from curvedp.releasing import (
 if TYPE_CHECKING:
     from curvedp.core.released import ReleasedValue
     from curvedp.estimators.base import PrivateEstimator
+    from curvedp.inference import Region
     from curvedp.inference.error_bars import ErrorBar
     from curvedp.ledger import Ledger
     from curvedp.privacy import Guarantee
@@ -91,7 +91,7 @@ class _MeanByDefault(TyperGroup):
         Returns
         -------
         list of str
-            What click leaves for the command.
+            The arguments that click leaves for the command.
         """
         if args and args[0] not in (*self.commands, "--help"):
             args = ["mean", *args]
@@ -179,12 +179,12 @@ def statistic_option(declaration: Option | Column) -> tuple[Any, Any]:
     Parameters
     ----------
     declaration : Option or Column
-        What the table of `curvedp.releasing` declares.
+        An option or column that the table of `curvedp.releasing` declares.
 
     Returns
     -------
     annotation, default
-        What typer reads, as in `Options`.
+        The annotation and the default that typer reads, as in `Options`.
     """
     if isinstance(declaration, Column):
         return option(str, *declaration.flags, help=declaration.help)
@@ -284,7 +284,7 @@ def _names_file(typed: str) -> bool:
     Parameters
     ----------
     typed : str
-        What was typed for `--groups`.
+        The text that was typed for `--groups`.
     """
     return Path(typed).suffix == ".npy"
 
@@ -292,8 +292,8 @@ def _names_file(typed: str) -> bool:
 def _states_header(options: TypedOptions) -> bool | None:
     """Return whether the file has a header, as the options say; None if they do not.
 
-    Persons or texts in a column with a name can only be found by a header, so who names
-    one says that there is one.
+    A column can be found by its name only if there is a header. So a user who names the
+    column of the persons or texts says that there is one.
 
     Parameters
     ----------
@@ -305,7 +305,8 @@ def _states_header(options: TypedOptions) -> bool | None:
     columns = person_columns(options) if "groups" in options else []
     if options.get("text") is not None:
         columns.append(parse_column(options["text"]))
-    return True if any(isinstance(column, str) for column in columns) else None
+    has_named_column = any(isinstance(column, str) for column in columns)
+    return True if has_named_column else None
 
 
 def reading_options(options: TypedOptions) -> dict[str, Any]:
@@ -343,13 +344,14 @@ def input_files(options: TypedOptions) -> list[Path | None]:
     Returns
     -------
     list of path
-        The files, also those that do not exist.
+        The files, including files that do not exist.
     """
     paths: list[Path | None] = []
     for name, value in options.items():
         if name in _OUTPUTS_AND_TEXTS:
             continue
-        for typed in value if isinstance(value, list) else [value]:
+        typed_values = value if isinstance(value, list) else [value]
+        for typed in typed_values:
             is_file_name = isinstance(typed, str) and os.path.isfile(typed)
             if isinstance(typed, Path) or is_file_name:
                 paths.append(Path(typed))
@@ -598,7 +600,7 @@ def _cheapest_guarantee(
     Parameters
     ----------
     guarantee : Guarantee
-        What was typed.
+        The guarantee that was typed.
     ledger : Ledger or None
         The ledger that pays.
     is_json : bool
@@ -706,7 +708,7 @@ def ledger_label(title: str, user: str | None) -> str:
     Parameters
     ----------
     title : str
-        What is released.
+        The statistic that is released.
     user : str or None
         Who releases it, if they say so.
 
@@ -811,7 +813,7 @@ def _print_release(
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     subject : str
-        What the statistic is of, such as "300 records".
+        The data that the statistic describes, such as "300 records".
     options : mapping
         The options of the command.
     """
@@ -940,15 +942,13 @@ def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
     noise_regions = bars[-1].regions
     statistic = mechanism_of(fitted_estimator.releases[0].certificate).statistic
     if isinstance(statistic, FrechetMean):
-        center = (
-            fitted_estimator.manifold.origin
-            if fitted_estimator.center is None
-            else fitted_estimator.center
-        )
-        if any(
-            region.radius < statistic.radius and region.contains(center)
-            for region in noise_regions
-        ):
+        center = fitted_estimator.center
+        if center is None:
+            center = fitted_estimator.manifold.origin
+        informative_regions = [
+            region for region in noise_regions if region.radius < statistic.radius
+        ]
+        if any(region.contains(center) for region in informative_regions):
             warnings.warn(
                 "the 95% region contains the public center. This also happens if the "
                 "file was misread; run `curvedp check`",
@@ -1007,7 +1007,7 @@ def _region_advice(fitted_estimator: Any, bars: "list[ErrorBar]") -> list[str]:
 
 
 def _bars_dict(bars: "list[ErrorBar]") -> dict[str, Any]:
-    """Return error bars as plain values, by their targets.
+    """Return error bars as JSON values, by what they are about.
 
     Parameters
     ----------
@@ -1019,20 +1019,26 @@ def _bars_dict(bars: "list[ErrorBar]") -> dict[str, Any]:
     dict
         "regions" and "sentence" for each target.
     """
+    bars_by_target = {}
+    for bar in bars:
+        regions = [_region_dict(region) for region in bar.regions]
+        bars_by_target[bar.of] = {"regions": regions, "sentence": bar.sentence}
+    return bars_by_target
+
+
+def _region_dict(region: "Region") -> dict[str, Any]:
+    """Return a confidence region as JSON values.
+
+    Parameters
+    ----------
+    region : Region
+        The region of a released point.
+    """
     return {
-        bar.of: {
-            "regions": [
-                {
-                    "center": region.center.tolist(),
-                    "radius": float(region.radius),
-                    "level": region.level,
-                    "theorem": region.theorem,
-                }
-                for region in bar.regions
-            ],
-            "sentence": bar.sentence,
-        }
-        for bar in bars
+        "center": region.center.tolist(),
+        "radius": float(region.radius),
+        "level": region.level,
+        "theorem": region.theorem,
     }
 
 

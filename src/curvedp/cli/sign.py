@@ -1,8 +1,7 @@
-"""`curvedp key | sign | statement`: who stands behind a certificate, as Ed25519 signatures beside it, and what it tells.
-
-Signed is the whole certificate in one spelling (RFC 8785): released integers or their
-SHA-256, every public number, and the ledger's entry with its hash, which is the head of
-the chain at that time.
+"""`curvedp key | sign | statement`: who stands behind a certificate, and what it says.
+A signature (Ed25519) is a file beside the certificate. It covers the whole certificate
+in one spelling (RFC 8785): the released integers or their SHA-256, every public number,
+and the ledger's entry with its hash.
 """
 
 from pathlib import Path
@@ -117,8 +116,11 @@ def statement(
     certificates are stated together, with what their releases promise together. With
     --registry the entry is printed, so that --out is not needed.
     """
-    from curvedp import statement as statements
     from curvedp.release.pay import open_ledger
+    from curvedp.statement.pages import label, worksheet
+    from curvedp.statement.registry_entry import registry, yaml
+    from curvedp.statement.study import read_study, template
+    from curvedp.statement.words import ledger_sentence
 
     if out is None and not print_registry:
         raise ParameterError(
@@ -133,32 +135,32 @@ def statement(
             check_targets(inputs, out=out / name)
     if not study.exists():
         check_targets([*certificates, ledger, ledger_key], study=study)
-        write_atomically(study, statements.template())
+        write_atomically(study, template())
         console.print(
             f"Created {escape_markup(study)}, a form in TOML. Fill it in and run the "
             "command again.",
             soft_wrap=True,
         )
         return
-    answers = statements.read_study(study)
+    answers = read_study(study)
     verified, notes = _verify_all(certificates, seconds)
     ledger_note = ""
     if ledger is not None:
-        ledger_note = statements.ledger_sentence(
-            open_ledger(ledger, key=ledger_key), verified
-        )
+        ledger_note = ledger_sentence(open_ledger(ledger, key=ledger_key), verified)
 
-    registry = statements.yaml(statements.registry(verified, answers))
+    registry_entry = yaml(registry(verified, answers))
     if print_registry:
-        print(registry, end="")
+        print(registry_entry, end="")
     if out is None:
         return
 
     signers = _common_signers(certificates, verified)
-    label = statements.label(verified, answers, notes, ledger_note, signers)
-    worksheet = statements.worksheet(verified, answers, notes, ledger_note, signers)
+    contents = (
+        registry_entry,
+        label(verified, answers, notes, ledger_note, signers),
+        worksheet(verified, answers, notes, ledger_note, signers),
+    )
     out.mkdir(parents=True, exist_ok=True)
-    contents = (registry, label, worksheet)
     for name, content in zip(_STATEMENT_FILES, contents, strict=True):
         write_atomically(out / name, content)
     if print_registry:

@@ -1,5 +1,4 @@
 """`curvedp synthesize`: synthetic records from one private release, or from its certificate.
-
 A file of records is released once, and that is paid for. Drawing again, with another
 seed or more records, takes the certificate instead of the file and costs nothing.
 """
@@ -73,7 +72,7 @@ class _Source(NamedTuple):
     base : array
         A public point amid the records, for the picture.
     sentences : list of str
-        What was released and what is left of the budget; empty if nothing was paid.
+        Sentences about the release and the remaining budget; empty if nothing was paid.
         They are printed after the files are written: a closed pipe loses no release.
     """
 
@@ -115,7 +114,7 @@ def _synthesize(options: TypedOptions) -> None:
         _draw_and_write(source, n, seed, options)
     except BaseException:
         if not is_certificate:
-            # What was paid for is printed if it cannot be written.
+            # A release that was paid for is printed if it cannot be written.
             print(source.certificate.to_json())
         raise
 
@@ -165,40 +164,11 @@ def _from_records(options: TypedOptions) -> _Source:
     _Source
         The released law, with what its files need.
     """
-    from curvedp.estimators.synthesizer import PrivateSynthesizer
     from curvedp.geometry import parse_manifold
     from curvedp.records import read_records
-    from curvedp.records.files import load_point
 
-    # What was typed, as the estimator takes it.
     space = parse_manifold(options["manifold"])
-    center = options["center"]
-    if center is not None:
-        center = load_point(center, space, options["form"])
-    classes = None
-    if options["classes"] is not None:
-        classes = [name.strip() for name in options["classes"].split(",")]
-    x_range = None
-    if options["x_range"] is not None:
-        x_range = parse_range(options["x_range"])
-    radius = options["radius"]
-    estimator = PrivateSynthesizer(
-        space,
-        model=options["model"],
-        radius=None if radius is None else parse_radius(radius),
-        center=center,
-        guarantee=guarantee_from_options(
-            options["mu"], options["epsilon"], options["delta"], options["rho"]
-        ),
-        ledger=open_ledger_file(
-            options["ledger"], options["budget_mu"], options["ledger_key"]
-        ),
-        label=options["label"] or f"synthetic records of {options['data'].name}",
-        outer_radius=options["outer_radius"],
-        classes=classes,
-        x_range=x_range,
-    )
-
+    estimator = _build_estimator(space, options)
     with waiting("reading the records"):
         records = read_records(options["data"], space, **reading_options(options))
         labels = read_typed_column(options, options["labels"])
@@ -213,6 +183,49 @@ def _from_records(options: TypedOptions) -> _Source:
         estimator.classes_,
         estimator.public_base_,
         _release_sentences(estimator),
+    )
+
+
+def _build_estimator(space: "Manifold", options: TypedOptions) -> "PrivateSynthesizer":
+    """Return the unfitted estimator that the typed options describe.
+
+    Parameters
+    ----------
+    space : Manifold
+        The manifold of the records.
+    options : mapping
+        The options of the command, by name.
+    """
+    from curvedp.estimators.synthesizer import PrivateSynthesizer
+    from curvedp.records.files import load_point
+
+    center = options["center"]
+    if center is not None:
+        center = load_point(center, space, options["form"])
+    classes = None
+    if options["classes"] is not None:
+        classes = [name.strip() for name in options["classes"].split(",")]
+    x_range = None
+    if options["x_range"] is not None:
+        x_range = parse_range(options["x_range"])
+    radius = options["radius"]
+    if radius is not None:
+        radius = parse_radius(radius)
+    return PrivateSynthesizer(
+        space,
+        model=options["model"],
+        radius=radius,
+        center=center,
+        guarantee=guarantee_from_options(
+            options["mu"], options["epsilon"], options["delta"], options["rho"]
+        ),
+        ledger=open_ledger_file(
+            options["ledger"], options["budget_mu"], options["ledger_key"]
+        ),
+        label=options["label"] or f"synthetic records of {options['data'].name}",
+        outer_radius=options["outer_radius"],
+        classes=classes,
+        x_range=x_range,
     )
 
 
@@ -249,29 +262,45 @@ def _from_certificate(options: TypedOptions) -> _Source:
     except (OSError, UnicodeDecodeError):
         raise ParameterError(f"{options['data']} cannot be read") from None
 
-    # The law, and names for its classes, which no certificate has.
     certificate = Certificate.from_json(text)
     population = population_of(certificate)
     manifold = population.chart.manifold
-    n_classes = population.statistic.classes
-    names = None
-    if n_classes > 1:
-        names = [str(index) for index in range(n_classes)]
-        if options["classes"] is not None:
-            names = [name.strip() for name in options["classes"].split(",")]
-        if len(names) != n_classes:
-            raise ParameterError(
-                f"the certificate has {n_classes} classes", parameter="classes"
-            )
-
+    names = _class_names(population.statistic.classes, options["classes"])
     if options["out"] is not None:
         has_columns = names is not None or population.chart.has_predictor
         check_writable_form(options["out"], manifold, options["form"], has_columns)
     return _Source(manifold, population, certificate, names, base_of(population), [])
 
 
+def _class_names(n_classes: int, typed_names: str | None) -> list[str] | None:
+    """Return a name for each class of a certificate, which does not state names.
+
+    Parameters
+    ----------
+    n_classes : int
+        The number of classes. One class stands for records without labels.
+    typed_names : str or None
+        The names that the user typed, separated by commas; None numbers the classes.
+
+    Returns
+    -------
+    list of str or None
+        None if the records have no labels.
+    """
+    if n_classes <= 1:
+        return None
+    names = [str(index) for index in range(n_classes)]
+    if typed_names is not None:
+        names = [name.strip() for name in typed_names.split(",")]
+    if len(names) != n_classes:
+        raise ParameterError(
+            f"the certificate has {n_classes} classes", parameter="classes"
+        )
+    return names
+
+
 def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -> None:
-    """Draw records and write them, with certificate and picture if these were asked for.
+    """Draw records, and write them with the certificate and picture that were requested.
 
     Parameters
     ----------
@@ -312,25 +341,38 @@ def _draw_and_write(source: _Source, n: int, seed: int, options: TypedOptions) -
         save_picture(figure, options["plot"])
 
     if options["json"]:
-        print(
-            json_module.dumps(
-                {
-                    "records": n,
-                    "seed": seed,
-                    "manifold": source.manifold.name,
-                    "certificate": source.certificate.to_dict(),
-                    "warning": _WARNING,
-                },
-                default=str,
-            )
-        )
+        summary = {
+            "records": n,
+            "seed": seed,
+            "manifold": source.manifold.name,
+            "certificate": source.certificate.to_dict(),
+            "warning": _WARNING,
+        }
+        print(json_module.dumps(summary, default=str))
         return
+    _print_summary(source, n, seed, options["out"])
+
+
+def _print_summary(source: _Source, n: int, seed: int, out: Path | None) -> None:
+    """Print what was released, and where the synthetic records are.
+
+    Parameters
+    ----------
+    source : _Source
+        Where the records were drawn from.
+    n : int
+        How many were drawn.
+    seed : int
+        The public seed with which they were drawn.
+    out : Path or None
+        The file that holds them; None if they were not written.
+    """
     for text in source.sentences:
         console.print(escape_markup(text), soft_wrap=True, highlight=False)
-    if options["out"] is None:
+    if out is None:
         console.print("nothing was written: --out FILE writes synthetic records")
         return
-    sentence = f"{n} synthetic records in {options['out']} (seed {seed}); {_WARNING}"
+    sentence = f"{n} synthetic records in {out} (seed {seed}); {_WARNING}"
     console.print(escape_markup(sentence), soft_wrap=True, highlight=False)
 
 

@@ -1,5 +1,4 @@
 """`curvedp topics`: what the texts of a file are about, without exposing anybody.
-
 The file holds embeddings, or texts that a local encoder embeds. One private release
 gives the centers of topics with their sizes; phrases of a public vocabulary say what
 each is about.
@@ -75,7 +74,7 @@ def _topics(options: TypedOptions) -> None:
     """
     from curvedp import PrivateKMeans
 
-    # What can be refused is refused before the ledger is charged.
+    # Wrong options are refused before the ledger is charged.
     _check_outputs(options)
     delta = options["delta"]
     if options["epsilon"] is not None and delta is None:
@@ -106,7 +105,7 @@ def _topics(options: TypedOptions) -> None:
         phrases = _describe(model, vocabulary, options["phrases"])
         _write_and_print(model, phrases, options)
     except BaseException:
-        # What was paid for is printed if it cannot be written.
+        # A release that was paid for is printed if it cannot be written.
         print(model.certificate_.to_json())
         raise
 
@@ -203,8 +202,9 @@ def _read_vectors(options: TypedOptions) -> "tuple[Sphere, Any]":
     reading = reading_options(options)
     reading["other_columns"] = person_columns(options)
     if reading.get("columns") is None:
-        vectors = column_of_vectors(data, reading["other_columns"])
-        reading["columns"] = None if vectors is None else [vectors]
+        vector_column = column_of_vectors(data, reading["other_columns"])
+        if vector_column is not None:
+            reading["columns"] = [vector_column]
     if options["manifold"] is None:
         space: Any = Sphere(record_width(data, **reading) - 1)
     else:
@@ -445,24 +445,40 @@ def _file_content(
     bytes
         The content of the file.
     """
-    words = [
-        "; ".join(phrase.text for phrase in topic_phrases) for topic_phrases in phrases
-    ]
-    if suffix == ".npz":
-        buffer = io.BytesIO()
-        np.savez(
-            buffer,
-            centers=model.cluster_centers_,
-            counts=model.counts_,
-            count_error=model.count_error_,
-            dispersions=model.dispersions_,
-            dispersion_errors=model.dispersion_errors_,
-            places=positions,
-            phrases=np.array(words),
-        )
-        return buffer.getvalue()
+    descriptions = []
+    for topic_phrases in phrases:
+        descriptions.append("; ".join(phrase.text for phrase in topic_phrases))
+    if suffix == ".csv":
+        return _csv_content(model, descriptions, positions)
 
-    # A csv file has one row for each topic: its numbers, its phrases, its center.
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        centers=model.cluster_centers_,
+        counts=model.counts_,
+        count_error=model.count_error_,
+        dispersions=model.dispersions_,
+        dispersion_errors=model.dispersion_errors_,
+        places=positions,
+        phrases=np.array(descriptions),
+    )
+    return buffer.getvalue()
+
+
+def _csv_content(
+    model: "PrivateKMeans", descriptions: list[str], positions: np.ndarray
+) -> bytes:
+    """Return a csv file with one row for each topic: numbers, phrases and center.
+
+    Parameters
+    ----------
+    model : PrivateKMeans
+        The fitted model.
+    descriptions : list of str
+        The phrases of each topic as one text.
+    positions : array of shape (topics, 2)
+        The place of each topic in the picture.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     size = model.cluster_centers_.shape[1]
@@ -477,14 +493,9 @@ def _file_content(
             model.dispersion_errors_[index],
             *positions[index],
         )
-        writer.writerow(
-            [
-                index,
-                *(f"{number:.10g}" for number in numbers),
-                words[index],
-                *(f"{entry:.17g}" for entry in model.cluster_centers_[index]),
-            ]
-        )
+        number_cells = [f"{number:.10g}" for number in numbers]
+        center_cells = [f"{entry:.17g}" for entry in model.cluster_centers_[index]]
+        writer.writerow([index, *number_cells, descriptions[index], *center_cells])
     return text.getvalue().encode()
 
 

@@ -1,4 +1,7 @@
-"""`curvedp verify`: a stranger's certificate, recomputed in a process of its own."""
+"""`curvedp verify`: a stranger's certificate, recomputed in a process of its own.
+Every claim of the certificate is recomputed and printed with its result. The process
+has limits on time and memory, because the file may come from anybody.
+"""
 
 import json as json_module
 from pathlib import Path

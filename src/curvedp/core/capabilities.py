@@ -295,7 +295,7 @@ class RefusesRelease(ABC):
     def check_releasable(self) -> None:
         """Raise `ParameterError` if a release could not keep its promise.
 
-        It is called before the ledger is charged, and reads public numbers alone.
+        Called before the ledger is charged. It reads public numbers alone.
 
         Raises
         ------

@@ -177,33 +177,16 @@ class Claims:
             its privacy profile with the slack added: noise within total variation
             distance τ of the ideal meets (ε, δ(ε) + (1 + e^ε)·τ)-DP.
         """
-        if isinstance(promise, PrivacyProfile):
-            mu = promise.mu
-            pure = promise.pure_epsilon
-            rho = round_up(mu**2 / 2)
-            theta = promise.rao
-        elif isinstance(promise, PureDP):
-            mu = convert(promise, to=GDP).mu
-            pure = promise.eps
-            rho = convert(promise, to=ZCDP).rho
-            theta = convert(promise, to=RaoDP).theta
-        else:
-            gaussian = _implied_guarantee(promise, GDP)
-            concentrated = _implied_guarantee(promise, ZCDP)
-            mu = inf if gaussian is None else gaussian.mu
-            pure = inf
-            rho = inf if concentrated is None else concentrated.rho
-            theta = inf
-
+        ideal = _parameters_of(promise)
         curve = []
         for eps in CURVE_EPSILONS:
             delta = float(promise.delta(eps)) + (1 + exp(eps)) * slack
             curve.append((eps, min(1.0, delta)))
         return cls(
-            gdp=_finite_or_none(mu),
-            pure=_finite_or_none(pure),
-            zcdp=_finite_or_none(rho),
-            rao=_finite_or_none(theta),
+            gdp=_finite_or_none(ideal.mu),
+            pure=_finite_or_none(ideal.eps),
+            zcdp=_finite_or_none(ideal.rho),
+            rao=_finite_or_none(ideal.theta),
             slack=slack,
             curve=tuple(curve),
         )
@@ -271,6 +254,59 @@ def _finite_or_none(value: float) -> float | None:
     return float(value) if value < inf else None
 
 
+class _IdealParameters(NamedTuple):
+    """The privacy parameters of ideal noise; infinite where there is none.
+
+    Attributes
+    ----------
+    mu : float
+        The μ of Gaussian DP.
+    eps : float
+        The ε of pure DP.
+    rho : float
+        The ρ of zCDP.
+    theta : float
+        The θ of Rao DP.
+    """
+
+    mu: float
+    eps: float
+    rho: float
+    theta: float
+
+
+def _parameters_of(promise: PrivacyCurve) -> _IdealParameters:
+    """Return the parameters that a privacy profile or a guarantee implies.
+
+    Parameters
+    ----------
+    promise : PrivacyCurve
+        A privacy profile, or one guarantee such as pure ε.
+    """
+    if isinstance(promise, PrivacyProfile):
+        return _IdealParameters(
+            mu=promise.mu,
+            eps=promise.pure_epsilon,
+            rho=round_up(promise.mu**2 / 2),
+            theta=promise.rao,
+        )
+    if isinstance(promise, PureDP):
+        return _IdealParameters(
+            mu=convert(promise, to=GDP).mu,
+            eps=promise.eps,
+            rho=convert(promise, to=ZCDP).rho,
+            theta=convert(promise, to=RaoDP).theta,
+        )
+    gaussian = _implied_guarantee(promise, GDP)
+    concentrated = _implied_guarantee(promise, ZCDP)
+    return _IdealParameters(
+        mu=inf if gaussian is None else gaussian.mu,
+        eps=inf,
+        rho=inf if concentrated is None else concentrated.rho,
+        theta=inf,
+    )
+
+
 Definition = TypeVar("Definition", bound=Guarantee)
 
 
@@ -279,8 +315,8 @@ def _implied_guarantee(
 ) -> Definition | None:
     """Return the guarantee that another one implies in a definition of privacy.
 
-    The claims of a certificate list every definition. Not every guarantee implies one
-    of each: a single (ε, δ) implies no μ-GDP, for example.
+    Not every guarantee implies one in every definition: a single (ε, δ) implies no
+    μ-GDP, for example.
 
     Parameters
     ----------
@@ -300,7 +336,7 @@ def _implied_guarantee(
         return None
 
 
-def exact_integers(part: Any) -> list[int]:
+def exact_integers(draw: Any) -> list[int]:
     """Return the integers of one draw as a list of Python integers of any size.
 
     Python integers are not converted by NumPy: if some are negative and others are 2^63
@@ -308,7 +344,7 @@ def exact_integers(part: Any) -> list[int]:
 
     Parameters
     ----------
-    part : array of integers, or sequence of int
+    draw : array of integers, or sequence of int
         One draw, of any shape, or one list of a certificate.
 
     Returns
@@ -321,7 +357,7 @@ def exact_integers(part: Any) -> list[int]:
     ParameterError
         If an entry is not an integer, such as 2.0 or True.
     """
-    entries = part.ravel().tolist() if isinstance(part, np.ndarray) else part
+    entries = draw.ravel().tolist() if isinstance(draw, np.ndarray) else draw
     if set(map(type, entries)) <= {int}:  # nearly always; a bool has another type
         return list(entries)
     try:
@@ -351,7 +387,7 @@ def hash_integers(integers: Sequence[Any]) -> str:
         64 hexadecimal digits. A certificate that lists no integers still binds them by
         this hash.
     """
-    draws = [",".join(map(str, exact_integers(part))) for part in integers]
+    draws = [",".join(map(str, exact_integers(draw))) for draw in integers]
     return hashlib.sha256(";".join(draws).encode()).hexdigest()
 
 
@@ -534,32 +570,7 @@ class Certificate:
             duplicate key, or a field is missing, unknown or malformed.
         """
         try:
-            if len(text) > MAX_BYTES:
-                raise ParameterError(
-                    f"a certificate has at most {MAX_BYTES} characters; this text has "
-                    f"{len(text)}"
-                )
-            # Check the form of every field first, as JSON.
-            record = json.loads(
-                text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_nan
-            )
-            if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-                raise ParameterError(
-                    f"the schema is not {SCHEMA!r}; other schemas need the version that "
-                    "wrote them"
-                )
-            check_form_of(record, _file_fields())
-
-            # Then replace JSON values by the objects that they describe.
-            record["claims"] = Claims.from_dict(record["claims"])
-            record["guarantee"] = guarantee_from_dict(record["guarantee"])
-            record["privacy_unit"] = ProtectedUnit(record["privacy_unit"])
-            record["trust"] = TrustModel(record["trust"])
-            del record["schema"]
-            provenance = Provenance(
-                **{entry.name: record.pop(entry.name) for entry in fields(Provenance)}
-            )
-            return cls(**record, provenance=provenance)
+            return cls._from_record(_parse_record(text))
         except ParameterError as error:
             raise ParameterError(f"not a curvedp certificate: {error}") from None
         except (
@@ -573,6 +584,26 @@ class Certificate:
             raise ParameterError(
                 "not a curvedp certificate: a field is missing or of the wrong kind"
             ) from None
+
+    @classmethod
+    def _from_record(cls, record: dict[str, Any]) -> "Certificate":
+        """Build a certificate from its JSON values, after checking their form.
+
+        Parameters
+        ----------
+        record : dict
+            The fields of a certificate of this schema, as JSON values.
+        """
+        check_form_of(record, _file_fields())
+        values = {name: value for name, value in record.items() if name != "schema"}
+        values["claims"] = Claims.from_dict(values["claims"])
+        values["guarantee"] = guarantee_from_dict(values["guarantee"])
+        values["privacy_unit"] = ProtectedUnit(values["privacy_unit"])
+        values["trust"] = TrustModel(values["trust"])
+        provenance = Provenance(
+            **{entry.name: values.pop(entry.name) for entry in fields(Provenance)}
+        )
+        return cls(**values, provenance=provenance)
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
@@ -627,6 +658,34 @@ class Certificate:
         return f"<b>curvedp certificate</b><table>{''.join(cells)}</table>"
 
 
+def _parse_record(text: str) -> dict[str, Any]:
+    """Return the JSON object in the text of a certificate of this schema.
+
+    Parameters
+    ----------
+    text : str
+        The text, which a stranger may have written.
+
+    Raises
+    ------
+    ParameterError
+        If the text is too long, repeats a key, or has another schema.
+    """
+    if len(text) > MAX_BYTES:
+        raise ParameterError(
+            f"a certificate has at most {MAX_BYTES} characters; this text has {len(text)}"
+        )
+    record = json.loads(
+        text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_nan
+    )
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        raise ParameterError(
+            f"the schema is not {SCHEMA!r}; other schemas need the version that "
+            "wrote them"
+        )
+    return record
+
+
 def _file_fields() -> set[str]:
     """Return the names of the top-level fields in a certificate's file.
 
@@ -673,8 +732,8 @@ def seal(certificate: Certificate) -> Certificate:
 def check_form(certificate: Certificate) -> None:
     """Raise `ParameterError` if a field of a certificate is malformed.
 
-    It is for certificates that were built in Python: `Certificate.from_json` checks the
-    form of a file by itself.
+    Used for certificates that were built in Python. `Certificate.from_json` makes the
+    same checks on a file.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ privacy claim depends on it. Afterwards `curvedp.release.verify` recomputes the 
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from math import isfinite
@@ -41,12 +41,12 @@ _CLOCK_SKEW = timedelta(minutes=5)
 _64_HEX_DIGITS = re.compile(r"[0-9a-f]{64}")
 # A public version by PEP 440: numbers and the words "a", "b", "rc", "post" and "dev".
 # The local part ("+" and any letters) is not recorded, because it could say anything.
-_VERSION = re.compile(
+_VERSION_PATTERN = re.compile(
     r"[0-9]{1,8}(\.[0-9]{1,8}){0,5}((a|b|rc)[0-9]{1,8})?"
     r"(\.post[0-9]{1,8})?(\.dev[0-9]{1,8})?"
 )
 # A date and time in ISO 8601 with its offset from UTC.
-_TIME = re.compile(
+_TIME_PATTERN = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
     r"(Z|[+-][0-9]{2}:[0-9]{2})"
 )
@@ -83,9 +83,9 @@ _LEDGER_KEYS = {"entry", "head"}
 def is_plain_text(value: Any) -> bool:
     """Return whether a value is a short text that looks the same in every terminal.
 
-    Such a text has no control, formatting or private-use characters (they could hide
-    terminal escapes or reverse the direction of writing), no line breaks, no unusual
-    spaces, and no combining marks.
+    Line breaks, unusual spaces and combining marks are not allowed. Neither are
+    control, formatting or private-use characters, which could hide terminal escapes or
+    reverse the direction of writing.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def is_version(value: Any) -> bool:
     """
     if value == NOT_INSTALLED:
         return True
-    return isinstance(value, str) and _VERSION.fullmatch(value) is not None
+    return isinstance(value, str) and _VERSION_PATTERN.fullmatch(value) is not None
 
 
 def public_version(version: str) -> str:
@@ -169,7 +169,7 @@ def public_version(version: str) -> str:
     >>> public_version("2.1.0.dev3+g1a2b3c"), public_version("unknown")
     ('2.1.0.dev3', 'not installed')
     """
-    match = _VERSION.match(version)
+    match = _VERSION_PATTERN.match(version)
     return NOT_INSTALLED if match is None else match.group()
 
 
@@ -191,7 +191,7 @@ def read_time(value: Any) -> datetime | None:
     >>> read_time("2026-01-31T12:00:00+00:00").year, read_time("2026-02-31T12:00:00Z")
     (2026, None)
     """
-    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
+    if not isinstance(value, str) or _TIME_PATTERN.fullmatch(value) is None:
         return None
     try:
         return datetime.fromisoformat(value)
@@ -317,16 +317,19 @@ def _check_nested_values(
         How deeply `value` is nested in the field.
     """
     _require(field, depth <= _MAX_NESTING_DEPTH)
-    if isinstance(value, dict):
-        for key in value:
-            _require(field, is_plain_text(key))
-    if isinstance(value, dict | list):
-        parts = value.values() if isinstance(value, dict) else value
-        for part in parts:
+    items: Iterable[Any] | None = None
+    if isinstance(value, list):
+        items = value
+    elif isinstance(value, dict):
+        _require(field, all(is_plain_text(key) for key in value))
+        items = value.values()
+
+    if items is not None:
+        for item in items:
             # Integers need no check. A certificate may list millions of them.
-            if type(part) is not int:
+            if type(item) is not int:
                 _check_nested_values(
-                    field, part, may_be_boolean=may_be_boolean, depth=depth + 1
+                    field, item, may_be_boolean=may_be_boolean, depth=depth + 1
                 )
     elif isinstance(value, bool):
         _require(field, may_be_boolean)
@@ -395,9 +398,9 @@ def _check_release(release: Mapping[str, Any]) -> None:
     integers = release["integers"]
     if integers is not None:
         _require("release", isinstance(integers, list))
-        _require("release", all(isinstance(draw, list) for draw in integers))
-        are_integers = all(type(k) is int for draw in integers for k in draw)
-        _require("release", are_integers)
+        for draw in integers:
+            _require("release", isinstance(draw, list))
+            _require("release", all(type(number) is int for number in draw))
     _require("release", is_64_hex_digits(release["sha256"]))
 
     stages = release["stages"]

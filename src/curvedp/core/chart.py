@@ -57,8 +57,8 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
     """Return the Lipschitz constant of the logarithm log_o on a ball about o.
 
     It is 1 on Hadamard manifolds (complete, simply connected, curvature ≤ 0), where no
-    ball is needed. If the curvature is at most κ > 0, it is s/sin(s) with s =
-    radius·√κ, by Rauch's comparison theorem.
+    ball is needed. If the curvature is at most κ > 0, it is α/sin(α) for the
+    angle α = radius·√κ, by Rauch's comparison theorem.
 
     Parameters
     ----------
@@ -100,10 +100,8 @@ def chart_stretch(manifold: Manifold, radius: float | None) -> float:
             parameter="radius",
             value=radius,
         )
-    s = radius * sqrt(max(upper_curvature, 0.0))
-    if s == 0:
-        return 1.0
-    return s / sin(s)
+    angle = radius * sqrt(max(upper_curvature, 0.0))
+    return 1.0 if angle == 0 else angle / sin(angle)
 
 
 def shrink_points(

@@ -52,8 +52,8 @@ class ProtectedUnit(StrEnum):
           subject, session or site, protects less than a whole row. It can be charged
           only to a ledger whose unit is a record within its class.
 
-        It is None for `AS_IN_EACH_RUN`. Such a release is one of several runs with
-        units of their own, so no single unit describes it.
+        None for `AS_IN_EACH_RUN`: the release is one of several runs, each with its own
+        unit.
         """
         if self is ProtectedUnit.AS_IN_EACH_RUN:
             return None

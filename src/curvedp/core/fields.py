@@ -73,7 +73,7 @@ AtLeastTwo = Annotated[int, partial(_validate.integer, minimum=2)]
 def check_fields(instance: Any) -> None:
     """Replace every field of a dataclass by what the check in its type returns.
 
-    A statistic or mechanism calls it in `__post_init__`, so that no instance has
+    Called by statistics and mechanisms in `__post_init__`, so that no instance has
     unchecked fields.
 
     Parameters

@@ -380,12 +380,10 @@ class Mechanism(ABC):
         """
         prepared = data if is_prepared else self.prepare_data(data)
         source = check_source(source)
-        # What has no name, and a unit of another statistic, are refused before any
-        # draw.
+        # Wrong terms are refused here, before any draw.
         description = describe_mechanism(self)
         privacy_unit = _check_privacy_unit(self.statistic, terms.privacy_unit)
         if len(self.statistic.privacy_units) > 1:
-            # The statistic says which of its units it is of.
             description["statistic"][UNIT_FIELD] = privacy_unit.value
         choice = _choice_record(terms.choice)
         source.refresh()  # clones of a virtual machine must not share their noise
@@ -397,28 +395,65 @@ class Mechanism(ABC):
             guarantee=terms.guarantee or strongest_guarantee(self.privacy_profile),
             claims=Claims.from_profile(self.privacy_profile, draw.slack or 0.0),
             privacy_unit=privacy_unit,
-            release={
-                "integers": _listed_integers(draw.integers, self.info.is_staged),
-                "sha256": hash_integers(draw.integers),
-                "stages": [dict(stage) for stage in draw.stages],
-                "post_processing": [code.value for code in post_processing_of(self)],
-                "choice": choice,
-            },
-            provenance=Provenance(
-                trust=self.info.trust,
-                numerics={
-                    "path": self.info.sampling.value,
-                    "slack": draw.slack,
-                    "profile": profile_kind(self.privacy_profile).value,
-                },
-                entropy={
-                    "source": source.name,
-                    "cryptographic": source.is_cryptographic,
-                },
-                ledger=None if terms.ledger_entry is None else dict(terms.ledger_entry),
-            ),
+            release=_release_record(self, draw, choice),
+            provenance=_provenance(self, draw, source, terms.ledger_entry),
         )
         return Release(self.post_process(draw.value), seal(certificate))
+
+
+def _release_record(
+    mechanism: Mechanism, draw: Draw, choice: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a certificate says about a draw and how it became the value.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that made the draw.
+    draw : Draw
+        The noisy result.
+    choice : dict
+        How the mechanism was chosen.
+    """
+    post_processing = [code.value for code in post_processing_of(mechanism)]
+    return {
+        "integers": _listed_integers(draw.integers, mechanism.info.is_staged),
+        "sha256": hash_integers(draw.integers),
+        "stages": [dict(stage) for stage in draw.stages],
+        "post_processing": post_processing,
+        "choice": choice,
+    }
+
+
+def _provenance(
+    mechanism: Mechanism,
+    draw: Draw,
+    source: Source,
+    ledger_entry: Mapping[str, Any] | None,
+) -> Provenance:
+    """Return what a certificate records about trust, sampling, random bits and payment.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that made the draw.
+    draw : Draw
+        The noisy result, with the slack of its sampler.
+    source : Source
+        Where the random bits came from.
+    ledger_entry : mapping or None
+        The entry of the ledger that paid, if any.
+    """
+    return Provenance(
+        trust=mechanism.info.trust,
+        numerics={
+            "path": mechanism.info.sampling.value,
+            "slack": draw.slack,
+            "profile": profile_kind(mechanism.privacy_profile).value,
+        },
+        entropy={"source": source.name, "cryptographic": source.is_cryptographic},
+        ledger=None if ledger_entry is None else dict(ledger_entry),
+    )
 
 
 def describe_mechanism(mechanism: Mechanism) -> dict[str, Any]:
@@ -532,13 +567,15 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
 
 
 def mechanism_from_parameters(
-    kind: type[AnyMechanism], statistic: Statistic, parameters: Mapping[str, Any]
+    mechanism_class: type[AnyMechanism],
+    statistic: Statistic,
+    parameters: Mapping[str, Any],
 ) -> AnyMechanism:
     """Build the mechanism that a certificate describes, validated again.
 
     Parameters
     ----------
-    kind : type of Mechanism
+    mechanism_class : type of Mechanism
         The class of the mechanism, found by its name in the registry.
     statistic : Statistic
         The statistic that the mechanism releases.
@@ -552,11 +589,11 @@ def mechanism_from_parameters(
         An instance whose constructor has checked every field, as for a user's call.
     """
     values = {}
-    for entry in fields(kind):
+    for entry in fields(mechanism_class):
         is_needed = entry.name in parameters or entry.default is MISSING
         if entry.name != "statistic" and is_needed:
             values[entry.name] = parameters[entry.name]
-    return kind(statistic=statistic, **values)
+    return mechanism_class(statistic=statistic, **values)
 
 
 def post_processing_of(mechanism: Mechanism) -> tuple[PostProcessing, ...]:
@@ -599,7 +636,8 @@ def strongest_guarantee(promise: PrivacyCurve) -> Guarantee:
 def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
     """Return a function that gives back recorded draws, one after the other.
 
-    `verify` passes it to a mechanism in stages in place of a function that adds noise.
+    To verify a certificate, a mechanism calls this function in place of the one that
+    adds noise.
 
     Parameters
     ----------
@@ -609,14 +647,11 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
     Returns
     -------
     function of (values, scales)
-        Ignores `values` but for their shape, and returns the recorded draw in that
-        shape. Rows of `values` have the noise scales `scales`, from which their grids
-        follow.
+        Returns the next recorded draw in the shape of `values`, whose entries it does
+        not read. Row i of `values` has the noise scale `scales[i]`.
     """
-    is_list_of_lists = isinstance(integers, list) and all(
-        isinstance(part, list) for part in integers
-    )
-    if not is_list_of_lists:
+    is_list = isinstance(integers, list)
+    if not is_list or not all(isinstance(draw, list) for draw in integers):
         raise ParameterError("the certificate does not list its integers")
     remaining_draws = iter(integers)
 
@@ -628,8 +663,7 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
         values : array
             Stands for the quantity that noise was added to. Its entries are not read.
         scales : sequence of float
-            The noise scale of each row; the integer k in a row of scale s stands for
-            the coordinate k·2^-g with g = grid_of(s).
+            The noise scale of each row.
 
         Returns
         -------
@@ -642,31 +676,59 @@ def replay_draws(integers: Any) -> Callable[..., np.ndarray]:
             If no draw is left, or it has another number of integers.
         """
         draw = next(remaining_draws, None)
-        if (
-            draw is None
-            or len(draw) != values.size
-            or not all(type(k) is int for k in draw)
-        ):
+        if draw is None or not _are_integers(draw, values.size):
             raise ParameterError(
                 "the released integers are not those of this mechanism"
             )
-
-        # The integers are flat and in row-major order: repeat the grid of each row for
-        # all of its entries.
-        row_grids = [grid_of(float(scale)) for scale in scales]
-        grids = np.repeat(row_grids, values.size // len(row_grids)).tolist()
-        coordinates = [k / (1 << grid) for k, grid in zip(draw, grids, strict=True)]
-        return np.array(coordinates).reshape(values.shape)
+        return _coordinates_on_grid(draw, scales).reshape(values.shape)
 
     return next_draw
 
 
-def check_supported(kind: type[Mechanism], statistic: Any) -> None:
+def _are_integers(draw: list[Any], size: int) -> bool:
+    """Return whether a recorded draw is a list of this many integers.
+
+    Parameters
+    ----------
+    draw : list
+        A draw from a certificate, which a stranger may have written.
+    size : int
+        The number of integers that the mechanism draws.
+    """
+    return len(draw) == size and all(type(number) is int for number in draw)
+
+
+def _coordinates_on_grid(integers: list[int], scales: Any) -> np.ndarray:
+    """Return the coordinates that the integers of a draw stand for.
+
+    In a row of noise scale s the integer k stands for the coordinate k·2^-g with
+    g = grid_of(s).
+
+    Parameters
+    ----------
+    integers : list of int
+        The integers of all rows, one row after the other.
+    scales : sequence of float
+        The noise scale of each row.
+
+    Returns
+    -------
+    array of shape (number of integers,)
+        The coordinates.
+    """
+    grid_of_row = [grid_of(float(scale)) for scale in scales]
+    row_length = len(integers) // len(grid_of_row)
+    grids = np.repeat(grid_of_row, row_length).tolist()
+    pairs = zip(integers, grids, strict=True)
+    return np.array([integer / (1 << grid) for integer, grid in pairs])
+
+
+def check_supported(mechanism_class: type[Mechanism], statistic: Any) -> None:
     """Refuse a statistic that a mechanism does not release.
 
     Parameters
     ----------
-    kind : type
+    mechanism_class : type
         The class of the mechanism.
     statistic : object
         What the caller passes as the statistic.
@@ -674,13 +736,13 @@ def check_supported(kind: type[Mechanism], statistic: Any) -> None:
     Raises
     ------
     ParameterError
-        If `kind.supports` denies it, or it is no statistic.
+        If `mechanism_class.supports` denies it, or it is no statistic.
     """
-    if isinstance(statistic, Statistic) and kind.supports(statistic):
+    if isinstance(statistic, Statistic) and mechanism_class.supports(statistic):
         return
     is_statistic = isinstance(statistic, Statistic)
     raise ParameterError(
-        f"is not what {kind.__name__} releases",
+        f"is not what {mechanism_class.__name__} releases",
         parameter="statistic",
         value=statistic.name if is_statistic else statistic,
     )
@@ -728,9 +790,7 @@ def check_guarantee(guarantee: Any, *adjacencies: str) -> Guarantee:
 
 
 def check_source(source: Any) -> Source:
-    """Return a source of random bits.
-
-    Every release takes its random bits from one.
+    """Return the source of random bits for a release, after checking it.
 
     Parameters
     ----------
@@ -759,10 +819,10 @@ def check_source(source: Any) -> Source:
 
 
 def check_can_be_listed(n_numbers: int) -> None:
-    """Refuse a draw so large that its certificate would have the hash of it alone.
+    """Refuse a draw so large that its certificate would only have its hash.
 
-    It is for estimators that compute something from the listed integers after the
-    release is paid for, such as error bars.
+    Used by estimators that compute error bars from the listed integers, which they could
+    not do after the release is paid for.
 
     Parameters
     ----------
@@ -800,7 +860,7 @@ def _listed_integers(
         The integers of each draw in row-major order. None above `MAX_LISTED_INTEGERS`
         (a certificate then has only their hash).
     """
-    total = sum(np.size(part) for part in integers)
+    total = sum(np.size(draw) for draw in integers)
     if total > MAX_LISTED_INTEGERS and not is_staged:
         return None
-    return [exact_integers(part) for part in integers]
+    return [exact_integers(draw) for draw in integers]

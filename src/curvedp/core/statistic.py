@@ -88,9 +88,8 @@ class Statistic(ABC):
     def __post_init__(self) -> None:
         """Check the manifold, the public ball, and every field by its type.
 
-        A dataclass calls it when it is built, so that a call, calibration and a
-        certificate pass the same checks. The center of the ball defaults to the
-        manifold's origin.
+        So a statistic passes the same checks whether a user or a certificate describes
+        it. The center of the ball defaults to the manifold's origin.
         """
         values = _validate.field_values(self)
         if "center" in values and "radius" in values:
@@ -223,7 +222,7 @@ def _json_value(value: Any, nesting: int = 0) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple | list):
-        return [_json_value(part, nesting + 1) for part in value]
+        return [_json_value(item, nesting + 1) for item in value]
     return value
 
 
@@ -529,11 +528,12 @@ def statistic_from_dict(record: Any) -> Statistic:
             f"curvedp.statistics. Known are: {known_names}"
         )
 
-    kind = statistics.find(name)
+    statistic_class = statistics.find(name)
+    not_of_constructor = ("name", UNIT_FIELD)
     values = {
-        key: value for key, value in record.items() if key not in ("name", UNIT_FIELD)
+        key: value for key, value in record.items() if key not in not_of_constructor
     }
-    expected = [field.name for field in fields(kind)]
+    expected = [field.name for field in fields(statistic_class)]
     if sorted(values) != sorted(expected):
         raise ParameterError(
             f"the statistic {name!r} has the fields {', '.join(expected)}"
@@ -541,7 +541,7 @@ def statistic_from_dict(record: Any) -> Statistic:
 
     if isinstance(values.get("manifold"), str):
         values["manifold"] = parse_manifold(values["manifold"])
-    return kind(**values)
+    return statistic_class(**values)
 
 
 def is_point(manifold: Manifold, array: np.ndarray) -> bool:
@@ -626,10 +626,7 @@ def check_point(name: str, manifold: Manifold, point: Any) -> np.ndarray:
 
 
 def public_ball(manifold: Any, center: Any, radius: Any) -> Ball:
-    """Return the public ball that holds the records, checked.
-
-    Statistics and estimators call it with the parameters of a user, before records are
-    read.
+    """Return the public ball of a statistic, after checking a user's parameters.
 
     Parameters
     ----------

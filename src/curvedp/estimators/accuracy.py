@@ -55,7 +55,7 @@ class PrivateAccuracy(PrivateEstimator):
     classifier : ScoringClassifier
         A fitted `PrivateMDM`, `PrivateReducedMDM`, `PrivateSoftmax` or
         `PrivatePrototypes`. Other classifiers are refused: their predictions for one
-        record may depend on the others, or raise because of what is in it.
+        record may depend on the others, or raise an error because of its contents.
     guarantee : Guarantee
         The privacy guarantee of the release, for replacing a record with its label.
     ledger : Ledger, optional

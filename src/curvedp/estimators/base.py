@@ -68,11 +68,11 @@ class PendingRelease(NamedTuple):
     mechanism : Mechanism
         The calibrated mechanism.
     data : Any
-        What the mechanism reads: the statistic's value, or the records.
+        The data that the mechanism reads: the statistic's value, or the records.
     choice : Choice
         Why this mechanism was taken, for the certificate.
     title : str
-        What is released, in words; empty for the estimator's own name.
+        A description of the released value; empty for the estimator's own name.
     """
 
     mechanism: Mechanism
@@ -206,7 +206,7 @@ class PrivateEstimator(BaseEstimator):
         Parameters
         ----------
         pending : sequence of PendingRelease
-            What is to be released.
+            The releases that are about to be drawn.
         privacy_unit : ProtectedUnit, optional
             Whose data are protected. By default each statistic says it.
 
@@ -221,14 +221,7 @@ class PrivateEstimator(BaseEstimator):
         prepared = _prepare_data(pending)
         source = check_source(self.source)
         self._warn_before_paying(mechanisms)
-        protected = [
-            privacy_unit or mechanism.statistic.privacy_units[0]
-            for mechanism in mechanisms
-        ]
-        protects_records = any(
-            unit.privacy_unit is PrivacyUnit.RECORD for unit in protected
-        )
-        if protects_records and splitter_has_groups():
+        if _protects_records(mechanisms, privacy_unit) and splitter_has_groups():
             warnings.warn(LOST_GROUPS_TEXT, ReleaseWarning, stacklevel=4)
 
         ledger_entry = pay(
@@ -300,11 +293,15 @@ class PrivateEstimator(BaseEstimator):
         """
         with quiet_about_records():
             try:
-                texts = [
-                    warning.text
+                new_warnings = [
+                    warning
                     for warning in estimator_warnings(self)
                     if warning.kind is not WarningKind.FEW_RECORDS
-                    and warning.text not in self._texts_before_paying
+                ]
+                texts = [
+                    warning.text
+                    for warning in new_warnings
+                    if warning.text not in self._texts_before_paying
                 ]
             except Exception as error:  # `releases` of a third party may raise anything
                 reason = f"{type(error).__name__} in its `releases`"
@@ -525,9 +522,9 @@ class BallEstimator(PrivateEstimator):
         chosen : ChosenMechanism
             The calibrated mechanism, and why it was chosen.
         records : Records
-            What the statistic is computed from.
+            The records from which the statistic is computed.
         title : str
-            What is released, in words.
+            A description of the released value.
         privacy_unit : ProtectedUnit
             Whose data are protected.
 
@@ -556,9 +553,9 @@ class BallEstimator(PrivateEstimator):
         chosen : ChosenMechanism
             The calibrated mechanism, and why it was chosen.
         records : Records
-            What the statistic is computed from.
+            The records from which the statistic is computed.
         title : str
-            What is released, in words.
+            A description of the released value.
         """
         return pending_release_of(chosen, records, title)
 
@@ -576,9 +573,9 @@ def pending_release_of(
     chosen : ChosenMechanism
         The calibrated mechanism, and why it was chosen.
     records : Records
-        What the statistic is computed from.
+        The records from which the statistic is computed.
     title : str
-        What is released, in words.
+        A description of the released value.
 
     Returns
     -------
@@ -602,7 +599,7 @@ def _check_titles(titles: list[str]) -> None:
     Parameters
     ----------
     titles : list of str
-        What is released, in words, for each pending release.
+        A description of each released value.
 
     Raises
     ------
@@ -618,6 +615,24 @@ def _check_titles(titles: list[str]) -> None:
             )
 
 
+def _protects_records(
+    mechanisms: Sequence[Mechanism], privacy_unit: ProtectedUnit | None
+) -> bool:
+    """Return whether a release protects single records, not people.
+
+    Parameters
+    ----------
+    mechanisms : sequence of Mechanism
+        The mechanisms that are about to draw.
+    privacy_unit : ProtectedUnit or None
+        The privacy unit of the estimator; None if the statistics state it.
+    """
+    units = [
+        privacy_unit or mechanism.statistic.privacy_units[0] for mechanism in mechanisms
+    ]
+    return any(unit.privacy_unit is PrivacyUnit.RECORD for unit in units)
+
+
 def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
     """Return the data of each pending release in the form in which it is drawn.
 
@@ -627,12 +642,12 @@ def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
     Parameters
     ----------
     pending : sequence of PendingRelease
-        What is to be released.
+        The releases that are about to be drawn.
 
     Returns
     -------
     list
-        What the `draw` of each mechanism takes. NOT private.
+        The data that the `draw` of each mechanism takes. NOT private.
     """
     with quiet_about_records():
         prepared = [item.mechanism.prepare_data(item.data) for item in pending]
@@ -685,7 +700,7 @@ def choose_private_ball(
     statistic : BallSearchStatistic
         The statistic, together with the public outer ball of the search.
     guarantee : Guarantee
-        What search and release must meet together.
+        The guarantee of search and release together.
     in_memory : bool
         Whether the records are in memory; chunked records are streamed.
 

@@ -5,6 +5,7 @@ were measured twice.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -55,7 +56,7 @@ from curvedp.statistics.searched_ball import default_outer_radius
 _BALL_SHARE = 0.2
 _TEST_SHARE = 0.6
 
-# A ledger's entry has a label of at most so many characters.
+# The label of a ledger's entry has at most this many characters.
 _LONGEST_LABEL = 200
 
 
@@ -82,7 +83,7 @@ class GroupComparison(NamedTuple):
     spread : float
         The root mean square distance of the records to their own group's mean.
     warnings : tuple of str
-        What makes a part of the result doubtful. They are not issued as Python
+        Reasons to doubt a part of the result. They are not issued as Python
         warnings: where those are errors, the parts that were paid for would be lost.
     """
 
@@ -153,8 +154,8 @@ def compare_groups(
     center : point, optional
         The center of the public ball.
     guarantee : GDP
-        What the comparison meets for replacing one record within its group, or one
-        person with all their records.
+        The guarantee of the comparison for replacing one record within its group, or
+        one person with all their records.
     level : float
         The level of the test: the largest probability with which it rejects although
         all groups are drawn from one distribution.
@@ -162,7 +163,7 @@ def compare_groups(
         The number of permutations of the records between the groups with which the
         test compares them.
     names : sequence of str, optional
-        What the groups are called: 1, 2, … by default.
+        The names of the groups: 1, 2, … by default.
     groups : sequence of arrays, optional
         For each sample the people to whom its records belong. Nobody may be in two.
     ledger : Ledger, optional
@@ -213,7 +214,7 @@ def compare_groups(
     with quiet_about_records():
         arrays = read_samples(manifold, samples)
     sample_names = _check_names(names, len(arrays))
-    _rehearse(
+    _check_all_parts(
         manifold,
         arrays,
         radius,
@@ -274,7 +275,7 @@ def compare_pairs(
     center : point, optional
         The center of the public ball.
     guarantee : GDP
-        What the comparison meets.
+        The guarantee of the comparison.
     level : float
         The level of the test: the largest probability with which it rejects although
         both measurements are alike.
@@ -282,7 +283,7 @@ def compare_pairs(
         The number of times that the members of pairs are swapped at random, with which
         the test compares them.
     names : sequence of str, optional
-        What the two measurements are called: 1 and 2 by default.
+        The names of the two measurements: 1 and 2 by default.
     groups : array, optional
         One public id of a person for each pair, if a person may have several. By
         default each pair is a person of its own, whom the ledger counts.
@@ -333,7 +334,7 @@ def compare_pairs(
 
     # Calibrate every part first, so that whatever would refuse a later part is refused
     # before the first part is paid.
-    _rehearse_pairs(
+    _check_all_parts_of_pairs(
         manifold, samples, radius, center, divisible, level, permutations, persons
     )
     payment: dict[str, Any] = {"ledger": ledger, "source": source}
@@ -354,7 +355,7 @@ def compare_pairs(
     return comparison._replace(warnings=(*warning_texts, *comparison.warnings))
 
 
-def _rehearse_pairs(
+def _check_all_parts_of_pairs(
     manifold: Manifold,
     samples: list[np.ndarray],
     radius: float | str,
@@ -380,7 +381,7 @@ def _rehearse_pairs(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison must meet.
+        The guarantee of the whole comparison.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
@@ -435,14 +436,14 @@ def _release_pairs(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison meets. Of μ², the ball takes a fifth if it is found;
-        of what is left the test takes 0.6 and the means 0.4.
+        The guarantee of the whole comparison. Of μ², the ball takes a fifth if it is
+        found privately; of the rest the test takes 0.6 and the means 0.4.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
         The number of permutations of the test.
     names : array of str
-        What the two measurements are called.
+        The names of the two measurements.
     persons : sequence of ids
         The person of each pair.
     label : str
@@ -515,8 +516,9 @@ def _release_pairs(
 def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
     """Return a ball of the manifold that holds both members of every pair.
 
-    The joint ball has a center c₁, c₂ for each member and the radius R, so that both
-    are within d/2 + R of the middle of c₁ and c₂, where d is the distance of these two.
+    The released ball on the product space has a center (c₁, c₂) and a radius R. Both
+    members of a pair are within d/2 + R of the midpoint of c₁ and c₂, where d is the
+    distance between c₁ and c₂.
 
     Parameters
     ----------
@@ -532,11 +534,11 @@ def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
     """
     joint_ball = joint.ball_
     first, second = Product(manifold, manifold).split(joint_ball.center)
-    step = np.asarray(manifold.log(first, second))
-    middle = np.asarray(manifold.exp(first, 0.5 * step))
+    velocity = np.asarray(manifold.log(first, second))
+    midpoint = np.asarray(manifold.exp(first, 0.5 * velocity))
     distance = float(manifold.dist(first, second))
     radius = 0.5 * distance + joint_ball.radius
-    return Ball(middle, min(radius, default_outer_radius(manifold, None)))
+    return Ball(midpoint, min(radius, default_outer_radius(manifold, None)))
 
 
 def largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
@@ -567,7 +569,7 @@ def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
     test : PermutationTest
         The released test.
     names : sequence of str
-        What the groups are called.
+        The names of the groups.
     """
     groups = " and ".join(names)
     if len(names) > 2:
@@ -593,7 +595,7 @@ def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
     Parameters
     ----------
     names : sequence of str, or None
-        What the groups are called.
+        The names of the groups.
     n_samples : int
         How many groups there are.
 
@@ -609,17 +611,27 @@ def _check_names(names: Sequence[str] | None, n_samples: int) -> np.ndarray:
     """
     if names is None:
         names = [str(number) for number in range(1, n_samples + 1)]
-    are_texts = isinstance(names, list | tuple) and all(
-        isinstance(name, str) and name.strip() and name.isprintable() for name in names
-    )
+    is_list = isinstance(names, list | tuple)
+    are_texts = is_list and all(map(_is_printable_text, names))
     if not are_texts or len(names) != n_samples or len(set(names)) != n_samples:
         raise ParameterError("must name each sample once, by texts", parameter="names")
-    # As labels, in which a text such as "nan" counts as missing.
+    # Refused as labels, too: there a text such as "nan" counts as missing.
     Labels(list(names), n_samples)
     return np.array(names)
 
 
-def _rehearse(
+def _is_printable_text(name: object) -> bool:
+    """Return whether a name is a text that can be printed on one line.
+
+    Parameters
+    ----------
+    name : object
+        The caller's name of a sample, which may be anything.
+    """
+    return isinstance(name, str) and bool(name.strip()) and name.isprintable()
+
+
+def _check_all_parts(
     manifold: Manifold,
     samples: list[np.ndarray],
     radius: float | str,
@@ -646,13 +658,13 @@ def _rehearse(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison must meet.
+        The guarantee of the whole comparison.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
         The number of permutations of the test.
     names : array of str
-        What the groups are called.
+        The names of the groups.
     groups : sequence of arrays, or None
         For each sample the people to whom its records belong.
 
@@ -668,7 +680,7 @@ def _rehearse(
         persons = index_persons(groups, sizes, is_paired=False)
         sizes = [len(np.unique(index)) for index in persons]
         # `PrivateMDM` will read the ids of all samples together.
-        encode_persons([person for ids in groups for person in ids], n_records)
+        encode_persons(list(chain.from_iterable(groups)), n_records)
     ball = largest_ball(manifold, radius, center)
     # `_spread_within` reads the listed numbers of a mean: its logarithm and a square.
     check_can_be_listed(manifold.dim + 1)
@@ -734,14 +746,14 @@ def _release_comparison(
     center : point or None
         The center of the public ball.
     guarantee : GDP
-        What the whole comparison meets. Of μ², the ball takes a fifth if it is found;
-        of what is left the test takes 0.6 and the means 0.4.
+        The guarantee of the whole comparison. Of μ², the ball takes a fifth if it is
+        found privately; of the rest the test takes 0.6 and the means 0.4.
     level : float
         The level of the test: its largest probability of a false alarm.
     permutations : int
         The number of permutations of the test.
     names : array of str
-        What the groups are called.
+        The names of the groups.
     groups : sequence of arrays, or None
         For each sample the people to whom its records belong.
     ledger : Ledger or None

@@ -168,7 +168,9 @@ class PrivateGeodesicRegression(PrivateEstimator):
             data = (x, Y, person_index)
             privacy_unit = ProtectedUnit.PERSON
         _validate.choice("method", self.method, methods)
-        chosen = self._choose(n, x.shape[1], has_persons=groups is not None)
+        chosen = self._calibrated_mechanism(
+            n, x.shape[1], has_persons=groups is not None
+        )
 
         statistic: Any = chosen.mechanism.statistic
         x_range = np.array(statistic.x_range)
@@ -238,7 +240,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
             ReleasedValue(velocity, self.velocity_, certificate),
         ]
 
-    def _choose(
+    def _calibrated_mechanism(
         self, n: int, n_predictors: int, *, has_persons: bool
     ) -> ChosenMechanism:
         """Return the calibrated mechanism, and why it was chosen.
@@ -265,18 +267,36 @@ class PrivateGeodesicRegression(PrivateEstimator):
         """
         x_range = _check_range(self.x_range, n_predictors)
         if self._searches_ball:
-            _validate.choice("method", self.method, ("auto", "dp-rgd"))
-            if self.speed is not None or self.clip is not None:
-                raise ParameterError(
-                    "finds speed and clip as well: leave them out",
-                    parameter="radius",
-                    value="private",
-                )
+            self._check_searched_parameters()
             searched = SearchedGeodesic(
                 self.manifold, self.center, self.outer_radius, n, x_range
             )
             return choose_private_ball(searched, self.guarantee)
 
+        line = self._line_in_public_ball(n, x_range)
+        method = "dp-rgd" if has_persons else self.method
+        return choose_mechanism(method, line, self.guarantee)
+
+    def _check_searched_parameters(self) -> None:
+        """Refuse parameters that cannot be combined with a private radius."""
+        _validate.choice("method", self.method, ("auto", "dp-rgd"))
+        if self.speed is not None or self.clip is not None:
+            raise ParameterError(
+                "finds speed and clip as well: leave them out",
+                parameter="radius",
+                value="private",
+            )
+
+    def _line_in_public_ball(self, n: int, x_range: np.ndarray) -> GeodesicLine:
+        """Return the statistic for a public ball, whose bounds must all be given.
+
+        Parameters
+        ----------
+        n : int
+            The number of records.
+        x_range : array of shape (n_predictors, 2)
+            The public range of each predictor.
+        """
         bounds = {"radius": self.radius, "speed": self.speed, "clip": self.clip}
         for name, value in bounds.items():
             if value is None:
@@ -285,7 +305,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
                     "or find all with a private radius",
                     parameter=name,
                 )
-        line = GeodesicLine(
+        return GeodesicLine(
             self.manifold,
             self.center,
             self.radius,  # type: ignore[arg-type]  # a number here
@@ -294,8 +314,6 @@ class PrivateGeodesicRegression(PrivateEstimator):
             n,
             x_range,
         )
-        method = "dp-rgd" if has_persons else self.method
-        return choose_mechanism(method, line, self.guarantee)
 
     @property
     def n_features_in_(self) -> int:
@@ -379,10 +397,10 @@ class PrivateGeodesicRegression(PrivateEstimator):
 def _geodesic_from_lower_end(
     manifold: Manifold, middle: np.ndarray, velocity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Convert a geodesic that is given at the middle of the range to its lower end.
+    """Return the point and velocity of a geodesic at the lower end of its range.
 
-    Mechanisms release the geodesic at the middle, where its errors are smallest; the
-    estimator's model begins at the lower end.
+    Mechanisms release the point and velocity at the middle of the range, where their
+    errors are smallest; the estimator's model begins at the lower end.
 
     Parameters
     ----------
@@ -447,12 +465,9 @@ def _check_range(x_range: Any, n_predictors: int) -> np.ndarray:
             f"must be {form}", parameter="x_range", value=x_range
         ) from None
     low, high = pairs.T
-    is_usable = (
-        np.all(np.isfinite(pairs))
-        and np.all(low < high)
-        and np.all(np.isfinite(high - low))
-    )
-    if not is_usable:
+    has_finite_ends = np.all(np.isfinite(pairs))
+    has_finite_width = np.all(np.isfinite(high - low))
+    if not (has_finite_ends and has_finite_width and np.all(low < high)):
         raise ParameterError(
             "must be finite with low < high", parameter="x_range", value=x_range
         )
@@ -525,7 +540,7 @@ def _read_data(
     Returns
     -------
     x : array of shape (n, k)
-        The predictors; what is no number is NaN.
+        The predictors; whatever is not a number becomes NaN.
     Y : array of shape (n, *point_shape)
         The responses.
 
@@ -535,7 +550,8 @@ def _read_data(
         If shapes or types do not fit, or there are fewer than k + 1 records. Values are
         never a reason.
     """
-    Y = open_records(Y, manifold.point_shape, "Y", min_records=1).array()
+    responses = open_records(Y, manifold.point_shape, "Y", min_records=1).array()
+    n = len(responses)
     if isinstance(x, list | tuple):
         x_shape: tuple[int, ...] = (len(x),)
     else:
@@ -547,19 +563,18 @@ def _read_data(
         )
 
     row_shape = _predictor_shape(x, x_range)
-    n = x_shape[0]
-    if len(row_shape) > 1 or n != len(Y) or 0 in row_shape:
-        shape = (n, *row_shape)
+    if len(row_shape) > 1 or x_shape[0] != n or 0 in row_shape:
+        shape = (x_shape[0], *row_shape)
         raise ParameterError(
-            f"x has shape {shape}; (n,) or (n, k) with n = {len(Y)}, one row a response, "
+            f"x has shape {shape}; (n,) or (n, k) with n = {n}, one row a response, "
             "is needed"
         )
 
-    x = open_records(x, row_shape, "x", min_records=1).array().reshape(len(Y), -1)
-    min_records = 1 + x.shape[1]
-    if len(Y) < min_records:
+    predictors = open_records(x, row_shape, "x", min_records=1).array().reshape(n, -1)
+    min_records = 1 + predictors.shape[1]
+    if n < min_records:
         raise ParameterError(
-            f"{len(Y)} record(s); at least {min_records} are needed for a geodesic that "
+            f"{n} record(s); at least {min_records} are needed for a geodesic that "
             "can be private"
         )
-    return x, Y
+    return predictors, responses

@@ -150,18 +150,34 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         joint = self._joint_estimator(space, n_classes)
         # Each row is a person, which the certificate says.
         joint.fit(space.join(averages), groups=np.arange(len(averages[0])))
+        self._copy_fit(joint, space, labels.classes)
+        return self
 
+    def _copy_fit(
+        self, joint: PrivateFrechetMean, space: Product, classes: np.ndarray
+    ) -> None:
+        """Set the fitted attributes from the release of the mean on the product space.
+
+        Parameters
+        ----------
+        joint : PrivateFrechetMean
+            The fitted estimator of the mean of all people.
+        space : Product
+            The product space, with one factor for each class.
+        classes : array
+            The labels of the classes.
+        """
         delete_fitted_attributes(self)
-        self._published = joint._published  # noqa: SLF001 - the same class of estimators
+        # `joint` is an estimator of this package, so its private names may be read.
+        self._published = joint._published  # noqa: SLF001
         self._texts_before_paying = joint._texts_before_paying  # noqa: SLF001
         self._joint = joint
         self.manifold_ = self.manifold
         self.ball_ = joint.ball_
-        self.classes_ = labels.classes
+        self.classes_ = classes
         self.means_ = np.stack(space.split(joint.location_))
         self.certificate_ = joint.certificate_
         self.certificates_ = [joint.certificate_]
-        return self
 
     def _joint_estimator(self, space: Product, n_classes: int) -> PrivateFrechetMean:
         """Return the unfitted estimator of the mean on the product space.
@@ -249,7 +265,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         }
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
-        """Return minus the squared distance of each record to each class mean.
+        """Return the score of each class for each record: −(distance to its mean)².
 
         Parameters
         ----------
@@ -262,10 +278,13 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
             The scores.
         """
         points = self.manifold_.from_record(records)
-        distances = np.asarray(self.manifold_.dist(self.means_[None], points[:, None]))
-        return np.asarray(
-            np.nan_to_num(-(np.minimum(distances, _MAX_DISTANCE) ** 2), nan=-1e300)
-        )
+        # One row for each record, one column for each class.
+        means_as_row = self.means_[np.newaxis]
+        points_as_column = points[:, np.newaxis]
+        distances = np.asarray(self.manifold_.dist(means_as_row, points_as_column))
+
+        scores = -(np.minimum(distances, _MAX_DISTANCE) ** 2)
+        return np.asarray(np.nan_to_num(scores, nan=-1e300))
 
 
 def _check_complete(labels: Labels, person_index: np.ndarray) -> None:

@@ -1,5 +1,5 @@
 """Private k-means: centers, sizes and spreads of clusters on a manifold, in one release.
-What the stages of the release are is in `curvedp.mechanisms.staged.kmeans`, and
+The stages of the release are in `curvedp.mechanisms.staged.kmeans`, and
 docs/theory/clusters.md proves what they cost.
 """
 
@@ -23,11 +23,8 @@ from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.geometry.spaces.sphere import Sphere
 from curvedp.ledger import Ledger
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
-from curvedp.mechanisms.staged.kmeans import (
-    ClusterData,
-    KMeansMechanism,
-    weights_of_persons,
-)
+from curvedp.mechanisms.staged.cluster_sums import ClusterData, weights_of_persons
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.records.base import is_chunked, open_streamed
@@ -47,7 +44,7 @@ from curvedp.statistics.searched_ball import default_outer_radius
 # a cluster, of 1000 records 1 of 8, of 4000 and 20000 records none.
 _FEW_IN_WIDE_SEARCH = 4000
 
-# What stands for a number of clusters that is chosen from released numbers.
+# The value of `n_clusters` with which the number is chosen from released numbers.
 _PRIVATE = "private"
 
 
@@ -192,11 +189,11 @@ class PrivateKMeans(PrivateTransformer):
         Warns
         -----
         ReleaseWarning
-            Before anything is paid, if there are too few records for so many clusters.
+            Before anything is paid, if the clusters are too many for the records.
         """
         self._validate_params()
         data, n, privacy_unit = self._load_data(X, groups)
-        statistic = self._statistic(None if self._n_is_private else n)
+        statistic = self._build_statistic(None if self._n_is_private else n)
         mechanism = KMeansMechanism.calibrate(statistic, self.guarantee)
         self._warn_if_few(mechanism)
         choice = Choice(ChoiceRule.ONLY_ONE)
@@ -253,7 +250,7 @@ class PrivateKMeans(PrivateTransformer):
             weights = dask.array.from_array(weights, chunks=(X.chunks[0],))
         return ClusterData(records, weights), n_persons, ProtectedUnit.PERSON
 
-    def _statistic(self, n: int | None) -> Clusters:
+    def _build_statistic(self, n: int | None) -> Clusters:
         """Return the statistic with the public parameters, after checking them.
 
         Parameters
@@ -264,7 +261,7 @@ class PrivateKMeans(PrivateTransformer):
         Returns
         -------
         Clusters
-            What is released, with the public region in which centers are searched.
+            The statistic, with the public region in which centers are searched.
 
         Raises
         ------
@@ -274,19 +271,23 @@ class PrivateKMeans(PrivateTransformer):
         """
         manifold = check_manifold(self.manifold)
         n_clusters = self._check_n_clusters(n)
-        reach = 1.0
-        if not isinstance(manifold, Sphere):
-            reach = default_outer_radius(manifold, self.outer_radius)
+        if isinstance(manifold, Sphere):
+            self._refuse_search_ball()
+            reach = 1.0
         else:
-            unused = {"center": self.center, "outer_radius": self.outer_radius}
-            for name, value in unused.items():
-                if value is not None:
-                    raise ParameterError(
-                        "is not for spheres, where the search begins everywhere",
-                        parameter=name,
-                        value=value,
-                    )
+            reach = default_outer_radius(manifold, self.outer_radius)
         return Clusters(manifold, self.center, reach, n_clusters, self.init, n)
+
+    def _refuse_search_ball(self) -> None:
+        """Refuse a center and an outer radius on a sphere, which is searched whole."""
+        unused = {"center": self.center, "outer_radius": self.outer_radius}
+        for name, value in unused.items():
+            if value is not None:
+                raise ParameterError(
+                    "is not for spheres, where the search begins everywhere",
+                    parameter=name,
+                    value=value,
+                )
 
     def _check_n_clusters(self, n: int | None) -> int:
         """Return the number of clusters, or `PRIVATE_NUMBER` if it is chosen privately.
@@ -351,16 +352,12 @@ class PrivateKMeans(PrivateTransformer):
     def releases(self) -> list[ReleasedValue]:
         """Return each center as a release of its own, whose title has the noisy count."""
         (published,) = super().releases
-        return [
-            published._replace(
-                title=f"center {index} of {count:.0f} ± {self.count_error_:.0f} "
-                f"{self.unit_name_}",
-                value=center,
-            )
-            for index, (center, count) in enumerate(
-                zip(self.cluster_centers_, self.counts_, strict=True)
-            )
-        ]
+        releases = []
+        for index, center in enumerate(self.cluster_centers_):
+            count = f"{self.counts_[index]:.0f} ± {self.count_error_:.0f}"
+            title = f"center {index} of {count} {self.unit_name_}"
+            releases.append(published._replace(title=title, value=center))
+        return releases
 
     @property
     def unit_name_(self) -> str:

@@ -181,7 +181,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
     _name = "class means"
     _column = "mdm"
     _adjacencies = ("replace-one", ADD_REMOVE)
-    # What one public part of the records is called, and what is protected within it.
+    # The name of one public part of the records, and what is protected within it.
     _part_name: ClassVar[str] = "class"
     _record_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.RECORD_IN_CLASS
     _person_in_part: ClassVar[ProtectedUnit] = ProtectedUnit.PERSON_IN_CLASS
@@ -243,9 +243,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         return self._warn_of_oddities()
 
     def _takes_prototypes(self, X: Any) -> bool:
-        """Return whether all classes are released at once, by `PrivatePrototypes`.
+        """Return whether `fit` delegates to `PrivatePrototypes`, one release of all classes.
 
-        It follows from public parameters, and from where the records are stored.
+        The answer depends on public parameters and on where the records are stored, never
+        on a record.
 
         Parameters
         ----------
@@ -262,25 +263,26 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         if self.ball != "auto" or not self._searches_ball:
             return self.ball == "prototypes"
         if self._record_in_part is not ProtectedUnit.RECORD_IN_CLASS:
-            return False  # the parts of a subclass are no classes
-        is_plain = (
-            self.center is None
-            and self.outer_radius is None
-            and str(self.mechanism) == "auto"
-            and not self.guarantee.requires_bounded_loss
-        )
+            return False  # the parts of a subclass, such as domains, are not classes
+        if self._has_ball_parameters or self.guarantee.requires_bounded_loss:
+            return False
+        if is_chunked(X) or not isinstance(self.manifold, Sphere):
+            return False
+        return self.manifold.dim >= CONCENTRATION_DIM
+
+    @property
+    def _has_ball_parameters(self) -> bool:
+        """Whether the caller chose a center, an outer radius or a mechanism."""
         return (
-            is_plain
-            and not is_chunked(X)
-            and isinstance(self.manifold, Sphere)
-            and self.manifold.dim >= CONCENTRATION_DIM
+            self.center is not None
+            or self.outer_radius is not None
+            or str(self.mechanism) != "auto"
         )
 
     def _make_prototype_model(self) -> PrivatePrototypes:
-        """Return the unfitted estimator to which `fit` delegates for prototypes.
+        """Return the unfitted estimator of prototypes to which `fit` delegates.
 
-        Prototypes are another kind of class mean, of which all are one release with
-        private labels.
+        Prototypes are class means that are released together, with private labels.
 
         Returns
         -------
@@ -292,12 +294,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         ParameterError
             For parameters that it does not have: center, outer_radius and mechanism.
         """
-        has_ball_parameters = (
-            self.center is not None
-            or self.outer_radius is not None
-            or str(self.mechanism) != "auto"
-        )
-        if has_ball_parameters:
+        if self._has_ball_parameters:
             raise ParameterError(
                 "prototypes have a center and a mechanism of their own: leave center, "
                 "outer_radius and mechanism out",
@@ -391,12 +388,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             outer_radius and mechanism.
         """
         check_guarantee(self.guarantee)
-        has_ball_parameters = (
-            self.center is not None
-            or self.outer_radius is not None
-            or str(self.mechanism) != "auto"
-        )
-        if has_ball_parameters:
+        if self._has_ball_parameters:
             raise ParameterError(
                 "a reduction finds its own center and mechanism: leave center, outer_radius "
                 "and mechanism out"
@@ -548,6 +540,23 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         if self._n_is_private:
             return [self._choose_sum_mechanism(ClippedSum)] * len(sizes)
 
+        self._check_class_sizes(sizes, classes)
+        if self.metric == "median":
+            chosen_for_size = {size: self._choose_median(size) for size in set(sizes)}
+        else:
+            chosen_for_size = self._choose_mean_for_sizes(sizes, records)
+        return [chosen_for_size[size] for size in sizes]
+
+    def _check_class_sizes(self, sizes: list[int], classes: np.ndarray) -> None:
+        """Refuse classes with fewer than 2 records.
+
+        Parameters
+        ----------
+        sizes : list of int
+            The public number of records of each class.
+        classes : array
+            The labels of the classes, for the error message.
+        """
         smallest_size = min(sizes)
         if smallest_size < 2:
             small_class = classes[sizes.index(smallest_size)]
@@ -557,9 +566,19 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 f"each {self._part_name} needs at least 2"
             )
 
-        if self.metric == "median":
-            chosen_for_size = {size: self._choose_median(size) for size in set(sizes)}
-            return [chosen_for_size[size] for size in sizes]
+    def _choose_mean_for_sizes(
+        self, sizes: list[int], records: Records
+    ) -> dict[int, ChosenMechanism]:
+        """Return one calibrated mechanism for the mean of a class of each size.
+
+        Parameters
+        ----------
+        sizes : list of int
+            The public number of records of each class.
+        records : Records
+            All records, of which only the number and the location are read.
+        """
+        smallest_size = min(sizes)
 
         def searched_class_mean(
             manifold: Any, center: Any, outer_radius: Any, size: int
@@ -575,14 +594,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
                 mean_of_all_records, size, smallest_size, self.guarantee, self.ball
             )
 
-        # Classes of the same size share one mechanism.
-        chosen_for_size = {
+        return {
             size: self._choose_mechanism(
                 FrechetMean, searched_class_mean, ClippedSum, records, size
             )
             for size in set(sizes)
         }
-        return [chosen_for_size[size] for size in sizes]
 
     def _choose_median(self, size: int) -> ChosenMechanism:
         """Return the mechanism for the median of a class, and warn of too few records.
@@ -645,13 +662,11 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         if needs_one_pass:
             # The ball is the same for all classes, so that one pass gives their means.
             moments = records.class_moments(statistic.domain, labels)
-            means = [mean for mean, _ in moments]
-            return [
-                PendingRelease(mechanism, mean, choice, title)
-                for (mechanism, choice), mean, title in zip(
-                    chosen, means, titles, strict=True
-                )
-            ]
+            pending = []
+            for code, (mean, _) in enumerate(moments):
+                mechanism, choice = chosen[code]
+                pending.append(PendingRelease(mechanism, mean, choice, titles[code]))
+            return pending
 
         pending = []
         for code, title in enumerate(titles):
@@ -680,7 +695,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         labels : Labels or ChunkedLabels
             The class of each record.
         titles : sequence of str
-            What is released for each class, in words.
+            A description of the released value of each class.
 
         Returns
         -------
@@ -693,12 +708,10 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         # Records that cannot be read fail here, before anything is paid.
         all_records.sums(read_nothing)
         pending = []
-        for code, ((mechanism, choice), title) in enumerate(
-            zip(chosen, titles, strict=True)
-        ):
-            data = ClassData(
-                all_records, all_records.select_class(labels, code), search
-            )
+        for code, title in enumerate(titles):
+            mechanism, choice = chosen[code]
+            class_records = all_records.select_class(labels, code)
+            data = ClassData(all_records, class_records, search)
             pending.append(PendingRelease(mechanism, data, choice, title))
         return pending
 

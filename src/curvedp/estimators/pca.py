@@ -5,7 +5,7 @@ manifold.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -34,6 +34,9 @@ from curvedp.statistics.second_moment import (
     clip_rows,
     vector_to_symmetric,
 )
+
+if TYPE_CHECKING:
+    from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem
 
 _TITLE = "components"
 
@@ -178,10 +181,7 @@ class PrivatePCA(PrivateTransformer):
                 parameter="method",
                 value="dp-rgd",
             )
-        privacy_unit = ProtectedUnit.RECORD
-        if groups is not None:
-            privacy_unit = ProtectedUnit.PERSON
-
+        privacy_unit = ProtectedUnit.RECORD if groups is None else ProtectedUnit.PERSON
         with quiet_about_records():
             if is_one_shot:
                 pending = self._pending_moment(records, radius, features, groups)
@@ -336,20 +336,12 @@ class PrivatePCA(PrivateTransformer):
         PendingRelease
             A release whose data are a function that runs the descent.
         """
-        from curvedp.optim import (
-            LeadingEigenvectorProblem,
-            Problem,
-            SubspaceProblem,
-            dp_rgd,
-        )
+        from curvedp.optim import dp_rgd
         from curvedp.optim.plan import full_descent_mechanism
 
-        problem: Problem
-        if n_components == 1:
-            problem = LeadingEigenvectorProblem(features)
-        else:
-            problem = SubspaceProblem(features, n_components)
+        problem = _subspace_problem(features, n_components)
         manifold = problem.manifold
+        # The same random start every time: it is public, and any start would do.
         public_rng = np.random.default_rng(0)
         start = manifold.project(public_rng.standard_normal(manifold.point_shape))
         clip = radius**2
@@ -434,6 +426,25 @@ def _leading_eigenvectors(moment: np.ndarray, count: int) -> np.ndarray:
     """
     _, eigenvectors = np.linalg.eigh(moment)
     return np.ascontiguousarray(eigenvectors[:, ::-1][:, :count].T)
+
+
+def _subspace_problem(
+    features: int, n_components: int
+) -> "LeadingEigenvectorProblem | SubspaceProblem":
+    """Return the problem whose solution is the leading subspace of a second moment.
+
+    Parameters
+    ----------
+    features : int
+        The dimension of the records.
+    n_components : int
+        The dimension of the subspace.
+    """
+    from curvedp.optim import LeadingEigenvectorProblem, SubspaceProblem
+
+    if n_components == 1:
+        return LeadingEigenvectorProblem(features)
+    return SubspaceProblem(features, n_components)
 
 
 def _count_features(X: Any, features: int | None = None, min_records: int = 1) -> int:

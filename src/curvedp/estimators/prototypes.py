@@ -71,7 +71,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
     counts_ : ndarray
         The noisy number of records, or of people, of each class.
     is_known_ : ndarray of bool
-        Which classes have so many records that their prototype is not noise alone. No
+        Which classes have enough records that their prototype is not noise alone. No
         record is assigned to another class, if there is one that is known.
     classifier_ : Prototypes
         The released numbers, with the standard deviations of their noise.
@@ -171,13 +171,10 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         )
         n = loaded.n
         n_classes = len(loaded.labels.classes)
-
+        radius = None if self._searches_ball else self._public_radius()
+        public_n = None if self._n_is_private else n
         statistic = ClassPrototypes(
-            self.manifold,
-            self.center,
-            None if self._searches_ball else self._public_radius(),
-            n_classes,
-            None if self._n_is_private else n,
+            self.manifold, self.center, radius, n_classes, public_n
         )
         mechanism = PrototypeMechanism.calibrate(statistic, self.guarantee)
         if not mechanism.has_enough_records:
@@ -222,7 +219,8 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         self.means_ = statistic.to_data_frame(np.asarray(points))
         self.counts_ = prototypes.counts
         self.is_known_ = prototypes.is_known
-        self.ball_ = Ball(statistic.to_data_frame(center[None])[0], radius)
+        (center_in_data_frame,) = statistic.to_data_frame(center[np.newaxis])
+        self.ball_ = Ball(center_in_data_frame, radius)
         self.certificate_ = release.certificate
         self.certificates_ = [release.certificate]
         self._statistic = statistic

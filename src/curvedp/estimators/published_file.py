@@ -37,7 +37,7 @@ def write_published(
     parameters : mapping
         Public parameters as JSON values.
     releases : sequence of ReleasedValue
-        What was released.
+        The released values with their certificates.
     """
     content = {
         "schema": schema,
@@ -75,7 +75,7 @@ def read_published(
     parameters : dict
         The public parameters of the estimator that wrote the file.
     releases : list of ReleasedValue
-        What it released, each value with its certificate.
+        The released values, each with its certificate.
 
     Raises
     ------

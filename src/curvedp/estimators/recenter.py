@@ -32,8 +32,15 @@ from curvedp.estimators.base import (
     PendingRelease,
     delete_fitted_attributes,
 )
+from curvedp.estimators.domains import (
+    check_persons_in_domains,
+    domains_and_persons,
+    domains_or_subjects,
+    unit_within_domains,
+)
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.published_file import read_published, write_published
+from curvedp.estimators.recentering import own_mean, recenter
 from curvedp.estimators.shares import (
     check_divisible,
     check_ledger_can_pay,
@@ -41,16 +48,14 @@ from curvedp.estimators.shares import (
     issue_warnings,
     share_of_guarantee,
 )
-from curvedp.geometry import frechet_mean, parse_manifold, project_to_ball
-from curvedp.geometry.capabilities import OriginIsometry, move_to_origin
+from curvedp.geometry import parse_manifold
+from curvedp.geometry.capabilities import OriginIsometry
 from curvedp.geometry.manifold import Manifold, check_manifold
 from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.inference.region import simultaneous
 from curvedp.inference.shapes import Region
-from curvedp.privacy.unit import PrivacyUnit
 from curvedp.records.base import is_chunked, open_records
 from curvedp.records.chunked import map_records
-from curvedp.records.identifiers import as_label_array
 from curvedp.records.labels import Labels
 from curvedp.records.persons import encode_persons
 from curvedp.release.choose import choose_mechanism
@@ -67,10 +72,10 @@ SCHEMA = "curvedp-recenter/1"
 _MEAN_SHARE = 0.8
 _DISPERSION_SHARE = 1 - _MEAN_SHARE
 
-# A ledger's entry has a label of at most so many characters.
+# The label of a ledger's entry has at most this many characters.
 _LONGEST_LABEL = 200
 
-# A domain has at least so many records, or people.
+# A domain has at least this many records, or people.
 _LEAST_RECORDS = 2
 
 # The widest ball of a dispersion, as a fraction of the convexity radius π/(2√κ). No mean
@@ -82,17 +87,6 @@ _RELEASE_NAME = "recentering with final_dispersion"
 
 # What `transform` may do with a domain that `fit` has not seen.
 NEW_DOMAINS = ("refuse", "own-mean")
-
-# A computed mean whose residual is larger is no point of the space.
-_POINT_RESIDUAL = 1e-6
-
-# What stands between a domain and a label in pyRiemann's extended labels.
-_SEPARATOR = "/"
-
-_GROUPS_ARE_DOMAINS = (
-    "groups names the domains here, because there are no other: this release protects "
-    "one record within its domain, not a person. Say domains=, and groups= for persons"
-)
 
 
 @dataclass(eq=False, repr=False)
@@ -170,7 +164,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         The parameters with which it was fitted. `target_domain_` is None where
         `transform` takes records for a new domain.
     certificates_ : list of Certificate
-        Those of the references in the order of `domains_`, then those of the
+        The certificates of the references in the order of `domains_`, then those of the
         dispersions.
 
     Notes
@@ -250,19 +244,19 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         """
         self._validate_params()
         self._validate_recenter_params()
-        domains, persons = _domains_and_persons(
-            y, groups, _one_of_two(domains, subjects)
+        domains, persons = domains_and_persons(
+            y, groups, domains_or_subjects(domains, subjects)
         )
         n_records = open_records(X, self.manifold.point_shape).n
         labels = Labels(domains, n_records)
         self._check_target(labels.classes.tolist())
         if persons is not None:
-            _check_persons_in_domains(labels, persons)
+            check_persons_in_domains(labels, persons)
 
         mean_guarantee = self.guarantee
         if self.final_dispersion is not None:
             total_guarantee = check_divisible(self.guarantee, _RELEASE_NAME)
-            unit = _unit_within_domains(persons)
+            unit = unit_within_domains(persons)
             check_ledger_can_pay(self.ledger, total_guarantee, unit, _RELEASE_NAME)
             mean_guarantee = share_of_guarantee(total_guarantee, _MEAN_SHARE)
             self._check_dispersions()
@@ -328,7 +322,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         is_label = isinstance(target, str | int | float) and not isinstance(
             target, bool
         )
-        if not is_label or not (target == "" or target in domains):
+        if not is_label or target not in ["", *domains]:
             raise ParameterError(
                 f"must be one of the domains ({', '.join(map(str, domains[:20]))}), or "
                 "left out",
@@ -515,10 +509,10 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         array of shape (n, *point_shape)
             The recentered records. NOT private.
         """
-        domains = _one_of_two(domains, subjects)
+        domains = domains_or_subjects(domains, subjects)
         self.fit(X, y, groups=groups, domains=domains)
         with warnings.catch_warnings(action="ignore", category=ReleaseWarning):
-            record_domains, _ = _domains_and_persons(y, groups, domains)
+            record_domains, _ = domains_and_persons(y, groups, domains)
         return self.transform(X, domains=record_domains)
 
     def _recenter_domain(self, domain: Any, X: Any) -> Any:
@@ -658,7 +652,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         Raises
         ------
         ParameterError
-            If the file is no such file, or a value is not that of its certificate.
+            If `save` did not write the file, or a value differs from its certificate.
         """
         parameters, releases = read_published(path, SCHEMA)
         return _recenter_from(path, parameters, releases)
@@ -688,7 +682,7 @@ def _recenter_from(
     Raises
     ------
     ParameterError
-        If the parameters are not those of a `PrivateRecenter`.
+        If the parameters do not describe a `PrivateRecenter`.
     """
     problem = f"{path} does not hold a saved PrivateRecenter"
     try:
@@ -747,7 +741,7 @@ def _are_domains(domains: list[Any], target_domain: Any) -> bool:
     Parameters
     ----------
     domains : list
-        What the file calls its domains: different texts or numbers, at least one.
+        The labels of the domains in the file: different texts or numbers, at least one.
     target_domain : JSON value
         One of them, or None.
     """
@@ -821,95 +815,6 @@ class _DomainDispersions(BallEstimator):
         return self
 
 
-def recenter(
-    manifold: Manifold, reference: np.ndarray, factor: float, records: np.ndarray
-) -> np.ndarray:
-    """Move records so that their reference becomes the origin, and rescale distances.
-
-    A positive definite matrix X becomes WXW, where W is the symmetric root of the
-    inverse reference. This is the whitening of pyRiemann's `TLCenter`. On other spaces
-    the records are moved by an isometry that takes the reference to the origin. Then
-    the geodesic distance of each record to the origin is multiplied by `factor`.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold of the records.
-    reference : array of shape point_shape
-        The private mean of their domain.
-    factor : float
-        The factor by which distances to the origin are multiplied.
-    records : array of shape (n, *point_shape)
-        The records. One that is not a point of the space is replaced by the origin.
-
-    Returns
-    -------
-    array of shape (n, *point_shape)
-        The recentered records. NOT private.
-    """
-    points = np.asarray(manifold.from_record(records))
-    if isinstance(manifold, SPD):
-        whitening = _inverse_root(reference)
-        recentered = whitening @ points @ whitening
-        recentered = (recentered + recentered.mT) / 2
-    else:
-        recentered = np.asarray(move_to_origin(manifold, reference, points))
-    if factor != 1.0:
-        directions = np.asarray(manifold.log(manifold.origin, recentered))
-        recentered = np.asarray(manifold.exp(manifold.origin, factor * directions))
-    entry_axes = tuple(range(1, recentered.ndim))
-    is_point = np.isfinite(recentered).all(axis=entry_axes, keepdims=True)
-    return np.asarray(np.where(is_point, recentered, manifold.origin))
-
-
-def _inverse_root(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric positive definite W with W·matrix·W = I.
-
-    The map X ↦ W·X·W takes `matrix` to the identity, and matrices near it to matrices
-    near the identity.
-
-    Parameters
-    ----------
-    matrix : array of shape (m, m)
-        A symmetric positive definite matrix.
-    """
-    eigenvalues, vectors = np.linalg.eigh(matrix)
-    return np.asarray((vectors / np.sqrt(eigenvalues)) @ vectors.T)
-
-
-def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
-    """Return the Fréchet mean of those records that are points. NOT private.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold of the records.
-    records : array of shape (n, *point_shape)
-        The records of one domain. Some may not be points of the manifold.
-
-    Returns
-    -------
-    array of shape point_shape
-        The mean; the origin if no record is a point. If doubles cannot represent
-        the mean of records so far apart, it is the mean of the records clipped to a
-        generous ball about the origin.
-    """
-    points = np.asarray(manifold.from_record(records))
-    entry_axes = tuple(range(1, points.ndim))
-    is_point = np.isfinite(points).all(axis=entry_axes)
-    if not is_point.any():
-        return np.asarray(manifold.origin)
-    try:
-        mean = np.asarray(frechet_mean(manifold, points[is_point]))
-    except (np.linalg.LinAlgError, CurvedpError):
-        mean = np.full(manifold.point_shape, np.nan)
-    if np.isfinite(mean).all() and np.all(manifold.residual(mean) < _POINT_RESIDUAL):
-        return mean
-    radius = default_outer_radius(manifold)
-    clipped = project_to_ball(manifold, manifold.origin, radius, points[is_point])
-    return np.asarray(frechet_mean(manifold, np.asarray(clipped)))
-
-
 def _ball_of(certificate: Certificate) -> Ball:
     """Return the public ball of a released mean, given or found privately.
 
@@ -942,11 +847,11 @@ def _dispersion_radius(manifold: Manifold, radius: float) -> float:
 
 
 def _usable_dispersion(release: ReleasedValue) -> float:
-    """Return a released dispersion, or its predicted error where that is larger.
+    """Return a released dispersion that is safe to divide by.
 
-    Records are stretched by the root of a quotient of dispersions. Noise can make a
-    dispersion 0, by which nobody can divide; one below its own error is not known
-    to be different from it. One of 0 or less, where no error is predicted, counts as 1.
+    Records are rescaled by the root of a quotient of dispersions. Noise can make a
+    dispersion 0 or negative, so a dispersion below its predicted error is replaced by
+    that error. If no error can be predicted either, the result is 1.
 
     Parameters
     ----------
@@ -958,139 +863,3 @@ def _usable_dispersion(release: ReleasedValue) -> float:
     if error > 0:  # 0 or NaN in balls so wide that no error can be predicted
         dispersion = max(dispersion, error)
     return dispersion or 1.0
-
-
-def _unit_within_domains(persons: Any) -> PrivacyUnit:
-    """Return what is protected, as a ledger counts it: domains are public classes.
-
-    Parameters
-    ----------
-    persons : sequence of ids, or None
-        The person to whom each record belongs.
-    """
-    if persons is None:
-        return PrivacyUnit.RECORD_IN_CLASS
-    return PrivacyUnit.PERSON_IN_CLASS
-
-
-def _one_of_two(domains: Any, subjects: Any) -> Any:
-    """Return the domains under either of their two names.
-
-    Parameters
-    ----------
-    domains : sequence of labels, or None
-        The domain of each record.
-    subjects : sequence of labels, or None
-        The same under the name that MOABB gives it.
-
-    Raises
-    ------
-    ParameterError
-        If both are given.
-    """
-    if domains is not None and subjects is not None:
-        raise ParameterError(
-            "is another name of the domains: give one of the two", parameter="subjects"
-        )
-    return subjects if domains is None else domains
-
-
-def _domains_and_persons(y: Any, groups: Any, domains: Any) -> tuple[Any, Any]:
-    """Return the domain of each record, and the people to protect or None.
-
-    The domains are those that are given, else those of extended labels, else the
-    groups.
-
-    Parameters
-    ----------
-    y : sequence of labels, or None
-        Maybe extended labels "domain/label".
-    groups : sequence of ids, or None
-        The person to whom each record belongs.
-    domains : sequence of labels, or None
-        The public domain of each record.
-
-    Returns
-    -------
-    domains : sequence of labels
-        The domain of each record.
-    persons : sequence of ids, or None
-        The person of each record; None if records are protected. So they are if the
-        groups serve as domains, and a `ReleaseWarning` says it.
-
-    Raises
-    ------
-    ParameterError
-        If nothing names the domains.
-    """
-    if domains is not None:
-        return domains, groups
-    if _are_extended_labels(y):
-        texts = as_label_array(y).tolist()
-        return [text.split(_SEPARATOR)[-2] for text in texts], groups
-    if groups is not None:
-        warnings.warn(_GROUPS_ARE_DOMAINS, ReleaseWarning, stacklevel=3)
-        return groups, None
-    raise ParameterError(
-        "domains are missing: name the domain of each record, or give labels "
-        "'domain/label' as "
-        "pyriemann.transfer.encode_domains makes them"
-    )
-
-
-def _are_extended_labels(y: Any) -> bool:
-    """Return whether all labels are texts of the form "domain/label".
-
-    pyRiemann writes the domain and the class of a record into one text. If labels are
-    of this form, the domains are read from them.
-
-    Parameters
-    ----------
-    y : sequence of labels, or None
-        The labels of the records, as `pyriemann.transfer.encode_domains` may make.
-    """
-    if y is None or is_chunked(y):
-        return False
-    try:
-        labels = as_label_array(y)
-    except (TypeError, ValueError):
-        return False
-    return labels.ndim == 1 and all(
-        isinstance(label, str) and _SEPARATOR in label for label in labels.tolist()
-    )
-
-
-def _check_persons_in_domains(labels: Labels, persons: Any) -> None:
-    """Refuse people who have records in several domains, and domains of one person.
-
-    A person of several domains would be read once for each of these, and one charge
-    would not cover that.
-
-    Parameters
-    ----------
-    labels : Labels
-        The public domain of each record.
-    persons : sequence of ids
-        The person to whom each record belongs.
-
-    Raises
-    ------
-    ParameterError
-        If there is such a person or such a domain.
-    """
-    person_index = encode_persons(persons, len(labels.codes))
-    _, first_record = np.unique(person_index, return_index=True)
-    domain_of_person = labels.codes[first_record]
-    if (domain_of_person[person_index] != labels.codes).any():
-        raise ParameterError(
-            "groups has a person with records in several domains, whom the guarantee "
-            "would not protect; without persons one record within its domain is protected"
-        )
-    persons_per_domain = np.bincount(domain_of_person, minlength=len(labels.classes))
-    if persons_per_domain.min() < 2:
-        small_domain = labels.classes[int(persons_per_domain.argmin())]
-        raise ParameterError(
-            f"domain {small_domain} has one person only, whose mean cannot be released "
-            "under a guarantee for persons; without persons one record within its domain "
-            "is protected"
-        )

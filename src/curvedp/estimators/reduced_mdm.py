@@ -215,23 +215,23 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         [0, 1]
         """
         means = self.mean_matrices_
-        average = means.mean(axis=0)
-        # Directions in which the average is noise are not divided by.
-        eigenvalues, eigenvectors = np.linalg.eigh(average)
-        smallest = _SMALLEST_POWER * max(float(eigenvalues[-1]), 1e-300)
-        roots = np.sqrt(np.maximum(eigenvalues, smallest))
-        whitening = (eigenvectors / roots) @ eigenvectors.T
-        coloring = (eigenvectors * roots) @ eigenvectors.T
+        average_root, average_inverse_root = _roots_of_average(means.mean(axis=0))
 
-        ratios, sources = np.linalg.eigh(whitening @ means @ whitening)
-        order = np.argsort(-ratios, axis=1)
+        # With w = Ā^(1/2)·v the equation is Ā^(-1/2)·B·Ā^(-1/2)·w = λ·w.
+        whitened_means = average_inverse_root @ means @ average_inverse_root
+        ratios, sources = np.linalg.eigh(whitened_means)
+        order = np.argsort(-ratios, axis=1)  # the largest ratio of each class first
         ratios = np.take_along_axis(ratios, order, axis=1)
-        sources = np.take_along_axis(sources, order[:, None, :], axis=2)
-        # Ā·v of v = Ā^(-1/2)·w is Ā^(1/2)·w.
-        channels = (coloring @ sources).mT @ self.classifier_.reduction.directions
-        largest = np.argmax(np.abs(channels), axis=2)[..., None]
-        signs = np.sign(np.take_along_axis(channels, largest, axis=2))
-        return ClassPatterns(self.classes_, ratios, signs * channels)
+        sources = np.take_along_axis(sources, order[:, np.newaxis, :], axis=2)
+
+        # The pattern Ā·v of v = Ā^(-1/2)·w is Ā^(1/2)·w.
+        reduced_patterns = (average_root @ sources).mT
+        patterns = reduced_patterns @ self.classifier_.reduction.directions
+
+        # An eigenvector has no sign: make the largest entry of each pattern positive.
+        largest = np.argmax(np.abs(patterns), axis=2)[..., np.newaxis]
+        signs = np.sign(np.take_along_axis(patterns, largest, axis=2))
+        return ClassPatterns(self.classes_, ratios, signs * patterns)
 
     def transform(self, X: Any) -> Any:
         """Return the distances of the records' features to the class means.
@@ -264,3 +264,25 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         """
         features = self.classifier_.features(records)
         return np.asarray(np.linalg.norm(self.means_ - features[:, None], axis=-1))
+
+
+def _roots_of_average(average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the roots Ā^(1/2) and Ā^(-1/2) of an average Ā of reduced matrices.
+
+    Parameters
+    ----------
+    average : array, shape (k, k)
+        The average Ā, a symmetric matrix with noise.
+
+    Returns
+    -------
+    root, inverse_root : arrays of shape (k, k)
+        The symmetric roots. Tiny eigenvalues, which are noise, are raised first, so
+        that nothing is divided by them.
+    """
+    eigenvalues, eigenvectors = np.linalg.eigh(average)
+    smallest = _SMALLEST_POWER * max(float(eigenvalues[-1]), 1e-300)
+    roots = np.sqrt(np.maximum(eigenvalues, smallest))
+    root = (eigenvectors * roots) @ eigenvectors.T
+    inverse_root = (eigenvectors / roots) @ eigenvectors.T
+    return root, inverse_root

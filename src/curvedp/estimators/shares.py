@@ -51,11 +51,11 @@ def check_divisible(guarantee: Any, release_name: str) -> GDP:
 
 @contextmanager
 def collect_release_warnings() -> Iterator[list[str]]:
-    """Collect the warnings of several payments, so that none comes between two of them.
+    """Hold back the warnings of a release in several parts until all parts are paid.
 
-    Where a user turns warnings into errors, a warning between two payments would end
-    the release with the first part paid for and lost. Other warnings than
-    `ReleaseWarning` are issued at the end.
+    If a user turns warnings into errors, a warning after the first payment would end
+    the release, and that payment would be lost. Warnings other than `ReleaseWarning`
+    are issued at the end.
 
     Yields
     ------
@@ -118,7 +118,7 @@ def check_ledger_can_pay(
     guarantee : GDP
         The guarantee of all parts together.
     unit : PrivacyUnit
-        What the parts protect, such as one record.
+        The privacy unit of the parts, such as one record.
     release_name : str
         The name of the release that has several parts, such as "comparison". It is
         for the error message.
@@ -135,9 +135,10 @@ def check_ledger_can_pay(
     if ledger.unit is not None:
         check_counts(ledger, unit, release_name)
     remaining = ledger.remaining
-    if remaining is None or (
-        isinstance(remaining, GDP) and remaining.mu < guarantee.mu * (1 - 1e-12)
-    ):
+    # The tolerance is for rounding in the sum of earlier charges.
+    needed_mu = guarantee.mu * (1 - 1e-12)
+    is_too_small = isinstance(remaining, GDP) and remaining.mu < needed_mu
+    if remaining is None or is_too_small:
         raise BudgetExceeded(
             f"refused: the {release_name} at {guarantee} does not fit: "
             f"{remaining or 'nothing'} of {ledger.budget} remains"
@@ -152,11 +153,11 @@ def check_counts(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
     Parameters
     ----------
     ledger : Ledger
-        What pays.
+        The ledger that pays.
     unit : PrivacyUnit
-        What is protected.
+        The privacy unit.
     release_name : str
-        What protects it, for the message, such as "comparison".
+        The name of the release, for the message, such as "comparison".
 
     Raises
     ------

@@ -137,7 +137,7 @@ class ScoringClassifier(ClassifierMixin, PrivateEstimator):
         groups : sequence of n ids, or None
             The person to whom each record belongs.
         classes : sequence of labels, or None
-            The public set of classes; None takes those that occur.
+            The public set of classes; None takes the classes that occur.
         min_records : int
             The smallest number of records, and of people, that is accepted.
 
@@ -233,6 +233,26 @@ class ReducedClassifier(ScoringClassifier):
     classes: Any
     classifier_: LinearClassifier
 
+    def _few_records_text(self, n: int, n_classes: int, *, has_persons: bool) -> str:
+        """Return the warning that there are too few records for a useful classifier.
+
+        Parameters
+        ----------
+        n : int
+            The number of records, or of people.
+        n_classes : int
+            The number of classes.
+        has_persons : bool
+            Whether people are protected, who may be few with many trials each.
+        """
+        alternative = ""
+        if has_persons:
+            alternative = "; for trials of few people, take neuro.PrivateStarterKit"
+        return (
+            f"n = {n} at {self.guarantee} is small for {n_classes} classes: expect "
+            f"chance level{alternative}"
+        )
+
     def _fit_reduced(
         self,
         mechanism_type: type[ReducedMechanism],
@@ -276,15 +296,10 @@ class ReducedClassifier(ScoringClassifier):
         )
         mechanism = mechanism_type.calibrate(statistic, self.guarantee)
         if not mechanism.has_enough_records:
-            alternative = ""
-            if groups is not None:
-                alternative = "; for trials of few people, take neuro.PrivateStarterKit"
-            warnings.warn(
-                f"n = {n} at {self.guarantee} is small for {len(classes)} classes: expect "
-                f"chance level{alternative}",
-                ReleaseWarning,
-                stacklevel=3,
+            text = self._few_records_text(
+                n, len(classes), has_persons=groups is not None
             )
+            warnings.warn(text, ReleaseWarning, stacklevel=3)
 
         # `array` refuses a dask array.
         data = (loaded.records.array(), loaded.labels.codes, loaded.person_index)

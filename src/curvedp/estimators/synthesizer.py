@@ -171,7 +171,9 @@ class PrivateSynthesizer(PrivateEstimator):
         if data.person_index is not None:
             n = int(data.person_index.max()) + 1
         n_classes = 1 if classes is None else len(classes)
-        chosen = self._choose(n, n_classes, has_predictor=column is not None)
+        chosen = self._calibrated_mechanism(
+            n, n_classes, has_predictor=column is not None
+        )
         unit = self._privacy_unit(y, groups, column)
         pending = PendingRelease(
             chosen.mechanism, data, chosen.choice, "synthetic population"
@@ -245,6 +247,7 @@ class PrivateSynthesizer(PrivateEstimator):
             person_index = encode_persons(groups, records.n)
             # Ids are numbered without gaps, so that each number is a person.
             person_index = np.unique(person_index, return_inverse=True)[1]
+
         data = PopulationData(records, class_index, predictor, person_index)
         return data, classes
 
@@ -283,7 +286,7 @@ class PrivateSynthesizer(PrivateEstimator):
             return np.asarray(np.where(np.isfinite(values), clipped, 0.0))
 
     def _privacy_unit(self, y: Any, groups: Any, column: Any) -> ProtectedUnit:
-        """Return whose data are protected, and what about them is public.
+        """Return what the release protects: a record or a person, with or without a label.
 
         Only whether an argument is None matters.
 
@@ -299,24 +302,30 @@ class PrivateSynthesizer(PrivateEstimator):
         Returns
         -------
         ProtectedUnit
-            What the certificate says is protected.
+            The privacy unit that the certificate states.
         """
         is_person = groups is not None
-        if y is not None and self.classes is None:
-            if is_person:
-                return ProtectedUnit.PERSON_IN_CLASS
-            return ProtectedUnit.RECORD_IN_CLASS
-        if y is not None:
-            if is_person:
-                return ProtectedUnit.LABELED_PERSON
-            return ProtectedUnit.LABELED_RECORD
+        has_public_labels = y is not None and self.classes is None
+        if has_public_labels:
+            return (
+                ProtectedUnit.PERSON_IN_CLASS
+                if is_person
+                else ProtectedUnit.RECORD_IN_CLASS
+            )
+        has_private_labels = y is not None
+        if has_private_labels:
+            return (
+                ProtectedUnit.LABELED_PERSON
+                if is_person
+                else ProtectedUnit.LABELED_RECORD
+            )
         if is_person:
             return ProtectedUnit.PERSON
         if column is not None:
             return ProtectedUnit.PREDICTOR_AND_RESPONSE
         return ProtectedUnit.RECORD
 
-    def _choose(
+    def _calibrated_mechanism(
         self, n: int, n_classes: int, *, has_predictor: bool
     ) -> ChosenMechanism:
         """Return the calibrated mechanism, and why it was chosen.

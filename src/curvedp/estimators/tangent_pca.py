@@ -192,7 +192,9 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         check_dimension(check_manifold(self.manifold))
         n_components = self._check_n_components()
         records, privacy_unit = self._load_records(X, groups)
-        chosen = self._choose(records.n, in_memory=records.location == "memory")
+        chosen = self._calibrated_mechanism(
+            records.n, in_memory=records.location == "memory"
+        )
         vector = self._release_one(chosen, records, "moments", privacy_unit)
 
         manifold = self.manifold_
@@ -215,8 +217,10 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             manifold.from_coordinates(estimate.mean, directions)
         )
         self.explained_variance_ = spectrum.variances[:n_components]
-        total = float(spectrum.variances.sum())
-        self.explained_variance_ratio_ = self.explained_variance_ / (total or 1.0)
+        total_variance = (
+            float(spectrum.variances.sum()) or 1.0
+        )  # nothing is divided by 0
+        self.explained_variance_ratio_ = self.explained_variance_ / total_variance
         self.n_components_ = n_components
         self.n_components_above_noise_ = spectrum.n_above_noise
         self.covariance_ = spectrum.covariance
@@ -244,7 +248,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             )
         return n_components
 
-    def _choose(self, n: int, *, in_memory: bool) -> ChosenMechanism:
+    def _calibrated_mechanism(self, n: int, *, in_memory: bool) -> ChosenMechanism:
         """Return the calibrated mechanism, and why it was chosen.
 
         Parameters
@@ -309,9 +313,11 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         check_is_fitted(self)
         if self.n_components_above_noise_ == 0:
             return acos(1 / sqrt(self.manifold_.dim))
-        drawn_eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)[::-1]
+        eigenvalues = np.linalg.eigvalsh(self._drawn_covariance)
+        largest = eigenvalues[-1]
+        others = np.flip(eigenvalues)[1:]  # in descending order
         noise = self.variance_noise_ / sqrt(2)
-        gaps = np.maximum(drawn_eigenvalues[0] - drawn_eigenvalues[1:], 1e-300)
+        gaps = np.maximum(largest - others, 1e-300)
         # A quotient by a tiny gap overflows. The direction is unknown then, and the angle
         # becomes π/2. All numbers are released ones, so that a warning would be harmless.
         with np.errstate(over="ignore"):
@@ -441,7 +447,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         Parameters
         ----------
         components : int, optional
-            How many geodesics; by default up to three of those that were kept.
+            How many geodesics to draw; by default all components, but at most three.
 
         Returns
         -------

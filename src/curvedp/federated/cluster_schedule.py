@@ -1,10 +1,12 @@
-"""The stages of private k-means as rounds of sums over sites.
+"""The rounds of private k-means over several sites: which noisy sum is asked for next.
+The sites (hospitals, say) add up noisy vectors, one sum per round. A *stage* is a sum
+that k-means needs, such as the records of each cluster. To find the next stage, the
+sums of the earlier rounds are replayed, until k-means needs one that is not released.
 
 `KMeansMechanism.run` is written once. For a release it computes sums over the records
 and adds noise; for a replay it takes recorded sums and no records. Here it does both:
-the sums of the rounds so far are replayed, and the run stops at the first stage whose
-sum has not been released. Its terms say what the sites are asked next, and the part of
-a site is that stage's sum over the site's own records.
+the run stops at the first stage whose sum has not been released. The part of a site is
+that stage's sum over the site's own records.
 
 So the question of a round follows from the earlier sums, whoever states them. A server
 can state wrong sums, but along any sequence of sums a run spends the budget once
@@ -26,18 +28,16 @@ from curvedp.core.mechanism import replay_draws
 from curvedp.errors import ParameterError
 from curvedp.federated.clusters import ClustersKernel
 from curvedp.federated.noise import total_variance_for
-from curvedp.federated.schedule import AskedSum, Round, Schedule
+from curvedp.federated.schedule import Round, RoundTerms, Schedule
 from curvedp.mechanisms.staged.budget import NoisyAnswer, StageBudget
 from curvedp.mechanisms.staged.cluster_starts import NoisyHistogram
-from curvedp.mechanisms.staged.kmeans import (
+from curvedp.mechanisms.staged.cluster_sums import (
     ClusterData,
     ClusterQueries,
-    KMeansMechanism,
-    NoisyStart,
     ProjectedChart,
     ProjectedQueries,
-    TermsOfSum,
 )
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism, NoisyStart, TermsOfSum
 from curvedp.numerics.arrays import Array
 from curvedp.records.base import open_records
 from curvedp.statistics.clusters import MAX_CLUSTERS, Chart, Clustering, vector_size
@@ -170,18 +170,17 @@ class _InterruptedKMeans(KMeansMechanism):
         histogram : NoisyHistogram
             The noisy number of records that are nearest to each candidate.
         start : NoisyStart
-            What the first stages have released.
+            The results that the first stages have released.
         """
-        key = b"".join(
-            np.ascontiguousarray(array).tobytes()
-            for array in (candidates, histogram.counts, *start.subspace)
-        )
-        key = sha256(key + repr((histogram.std, start.n)).encode()).digest()
-        if key not in self.initial_centers:
+        arrays = (candidates, histogram.counts, *start.subspace)
+        content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        numbers = repr((histogram.std, start.n)).encode()
+        cache_key = sha256(content + numbers).digest()
+        if cache_key not in self.initial_centers:
             centers = super().cluster_candidates(candidates, histogram, start)
             self.initial_centers.clear()  # no more than one run is replayed at a time
-            self.initial_centers[key] = centers
-        return self.initial_centers[key].copy()
+            self.initial_centers[cache_key] = centers
+        return self.initial_centers[cache_key].copy()
 
     def _release_sum(
         self,
@@ -378,13 +377,10 @@ class ClusterSchedule(Schedule):
             n_clusters = MAX_CLUSTERS
         else:
             n_clusters = int(self.kernel.n_clusters)
-        lengths = [
-            size * (size + 1) // 2,
-            size + 1,
-            _CANDIDATES,
-            n_clusters * _ENTRIES_PER_CLUSTER,
-        ]
-        return max(lengths)
+        second_moment = size * (size + 1) // 2  # the distinct entries of a matrix
+        mean_with_count = size + 1
+        sums_of_clusters = n_clusters * _ENTRIES_PER_CLUSTER
+        return max(second_moment, mean_with_count, _CANDIDATES, sums_of_clusters)
 
     def check(self) -> None:
         """Refuse a plan whose sums or noise do not fit, or with too few records.
@@ -398,7 +394,7 @@ class ClusterSchedule(Schedule):
         n = self.plan.public_count
         if n > _MAX_RECORDS:
             raise ParameterError("sums over sites are exact for at most 2^28 records")
-        self._mechanism(n, _StageLog(0)).check_releasable()
+        self._mechanism_for(n, _StageLog(0)).check_releasable()
 
         largest_noise = _LARGEST_NOISE * self.replay_scale * 2.0**_EXPONENT
         sites = len(self.plan.sites)
@@ -410,9 +406,9 @@ class ClusterSchedule(Schedule):
         self.plan.layers_of(floor((self.plan.scale * 2.0**_EXPONENT) ** 2))
 
     def shortage(self) -> str | None:
-        """Return that there are too few records for so many clusters, or None."""
+        """Return a warning if there are too few records for so many clusters, or None."""
         n = self.plan.public_count
-        mechanism = self._mechanism(n, _StageLog(0))
+        mechanism = self._mechanism_for(n, _StageLog(0))
         if mechanism.has_enough_records:
             return None
         largest = mechanism.largest_number_of_clusters(n)
@@ -444,17 +440,17 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         data : ClusterData, optional
             Records, over which the sum of that stage is computed.
 
         Raises
         ------
         ParameterError
-            If the sums are not those of a run. This never depends on records.
+            If no run has these sums. This never depends on records.
         """
         log = _StageLog(len(rounds))
-        mechanism = self._mechanism(self._count(rounds), log)
+        mechanism = self._mechanism_for(self._record_count(rounds), log)
         released_sums = replay_draws([list(round.total) for round in rounds])
         try:
             result = mechanism.run(_OneStageQueries(data, log), released_sums)
@@ -464,7 +460,7 @@ class ClusterSchedule(Schedule):
             raise ParameterError("there are more sums than k-means has stages")
         return InterruptedRun(log.stages, result.value)
 
-    def _mechanism(self, n: int, log: _StageLog) -> _InterruptedKMeans:
+    def _mechanism_for(self, n: int, log: _StageLog) -> _InterruptedKMeans:
         """Return the mechanism for a number of records.
 
         Parameters
@@ -482,7 +478,7 @@ class ClusterSchedule(Schedule):
             initial_centers=self._initial_centers,
         )
 
-    def _count(self, rounds: Sequence[Round]) -> int:
+    def _record_count(self, rounds: Sequence[Round]) -> int:
         """Return the number of records of the sites in the first sum.
 
         If sites are lost later, the means are over a few records less than this number.
@@ -490,7 +486,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
         if not rounds:
             return self.plan.public_count
@@ -498,7 +494,9 @@ class ClusterSchedule(Schedule):
         # Two records are the least that the statistic is defined for.
         return max(count, 2)
 
-    def _asked(self, index: int, stage: ClusterStage, public_state: Any) -> AskedSum:
+    def _round_terms(
+        self, index: int, stage: ClusterStage, public_state: Any
+    ) -> RoundTerms:
         """Return the terms of the sum of a stage over all sites.
 
         A site rounds each entry of its sum to the grid. So two neighboring sums differ
@@ -511,7 +509,7 @@ class ClusterSchedule(Schedule):
         stage : ClusterStage
             The stage.
         public_state : JSON value
-            What is public before the round.
+            The public state before the round.
 
         Raises
         ------
@@ -524,7 +522,7 @@ class ClusterSchedule(Schedule):
         sensitivity = nextafter(sensitivity * _SENSITIVITY_MARGIN, inf)
         share = stage.terms.share
         variance = total_variance_for(sensitivity, self.plan.mu_of(share))
-        return AskedSum(
+        return RoundTerms(
             index=index,
             public_state=public_state,
             length=stage.length,
@@ -541,26 +539,26 @@ class ClusterSchedule(Schedule):
 
     # ---- the schedule ----
 
-    def next_sum(self, rounds: Sequence[Round]) -> AskedSum | None:
+    def next_sum(self, rounds: Sequence[Round]) -> RoundTerms | None:
         """Return the terms of the next stage's sum, or None after the last stage.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
         run = self.replay(rounds)
         if run.clustering is not None:
             return None
-        return self._asked(len(rounds), run.stages[-1], _state_of(rounds))
+        return self._round_terms(len(rounds), run.stages[-1], _state_of(rounds))
 
-    def asked_sums(self, rounds: Sequence[Round]) -> list[AskedSum]:
+    def terms_of_rounds(self, rounds: Sequence[Round]) -> list[RoundTerms]:
         """Return the terms of the sums of all stages, without public states.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -571,18 +569,19 @@ class ClusterSchedule(Schedule):
         if run.clustering is None:
             raise ParameterError("k-means has further stages after these sums")
         return [
-            self._asked(index, stage, None) for index, stage in enumerate(run.stages)
+            self._round_terms(index, stage, None)
+            for index, stage in enumerate(run.stages)
         ]
 
-    def read_questions(self, index: int, stated: Any) -> list[AskedSum]:
-        """Return what all rounds up to one ask, if the stated sums were released.
+    def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
+        """Return the terms of all rounds up to one, for sums that the server states.
 
         Parameters
         ----------
         index : int
             The number of the round.
         stated : object
-            What arrived from the server: the sums of all earlier rounds.
+            The server's message: the sums of all earlier rounds.
 
         Raises
         ------
@@ -600,7 +599,7 @@ class ClusterSchedule(Schedule):
 
     def _questions(
         self, stages: Sequence[ClusterStage], rounds: Sequence[Round]
-    ) -> list[AskedSum]:
+    ) -> list[RoundTerms]:
         """Return the terms of the sum of each stage, with the public state before it.
 
         Parameters
@@ -612,7 +611,7 @@ class ClusterSchedule(Schedule):
         """
         state = _state_of(rounds)
         return [
-            self._asked(index, stage, state[:index])
+            self._round_terms(index, stage, state[:index])
             for index, stage in enumerate(stages)
         ]
 
@@ -622,7 +621,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         pair : object
-            What arrived: a list of the sum and of the sites in it.
+            The server's message: a list of the sum and of the sites in it.
 
         Raises
         ------
@@ -630,13 +629,8 @@ class ClusterSchedule(Schedule):
             If it is something else.
         """
         sites = range(len(self.plan.sites))
-        is_pair = (
-            isinstance(pair, list | tuple)
-            and len(pair) == 2
-            and all(isinstance(part, list) for part in pair)
-            and all(type(number) is int for part in pair for number in part)
-        )
-        if not is_pair:
+        is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+        if not is_pair or not all(map(_is_list_of_integers, pair)):
             raise ParameterError(
                 "a stated sum is not a list of integers with its sites"
             )
@@ -647,12 +641,14 @@ class ClusterSchedule(Schedule):
             raise ParameterError("a stated sum is not over sites of this plan")
         return Round(total, alive)
 
-    def site_sum(self, asked: AskedSum, class_rows: Sequence[Any]) -> np.ndarray:
+    def site_sum(
+        self, round_terms: RoundTerms, class_rows: Sequence[Any]
+    ) -> np.ndarray:
         """Return a site's part of the sum of a stage, rounded to the grid.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The question of the round.
         class_rows : sequence
             One entry: the site's records, or `ClusterData` with persons' weights.
@@ -661,7 +657,7 @@ class ClusterSchedule(Schedule):
         if not isinstance(records, ClusterData):
             point_shape = self.kernel.manifold.point_shape
             records = ClusterData(open_records(records, point_shape, min_records=0))
-        rounds = [Round(*pair) for pair in asked.public_state]
+        rounds = [Round(*pair) for pair in round_terms.public_state]
         run = self.replay(rounds, records)
         return np.round(run.values * 2.0**_EXPONENT).astype(np.int64)
 
@@ -671,7 +667,7 @@ class ClusterSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -685,13 +681,13 @@ class ClusterSchedule(Schedule):
 
     def confirmed_questions(
         self, rounds: Sequence[Round], stated_states: Sequence[Any]
-    ) -> list[AskedSum]:
-        """Return the question of each round: it follows from the sums before it.
+    ) -> list[RoundTerms]:
+        """Return the terms of each round, which follow from the sums before it.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released, as the server states it.
+            The released sums of all rounds, as the server states them.
         stated_states : sequence
             Not used: the rounds are the public state.
 
@@ -715,7 +711,7 @@ class ClusterSchedule(Schedule):
         return []
 
     def released_integers(
-        self, asked: AskedSum, total: Sequence[int] | np.ndarray
+        self, round_terms: RoundTerms, total: Sequence[int] | np.ndarray
     ) -> list[int]:
         """Return a noisy sum rounded to the grid of a central release.
 
@@ -724,12 +720,12 @@ class ClusterSchedule(Schedule):
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         total : sequence of int
             The noisy sum, in units of 2^-32.
         """
-        dropped_bits = asked.details["unit"] + _EXPONENT
+        dropped_bits = round_terms.details["unit"] + _EXPONENT
         if dropped_bits <= 0:
             return [int(number) << -dropped_bits for number in total]
         half = 1 << (dropped_bits - 1)
@@ -757,7 +753,20 @@ def _state_of(rounds: Sequence[Round]) -> list[Any]:
     rounds : sequence of Round
         The rounds so far.
     """
-    return [
-        [[int(number) for number in round.total], [int(site) for site in round.alive]]
-        for round in rounds
-    ]
+    state = []
+    for round in rounds:
+        total = [int(number) for number in round.total]
+        alive = [int(site) for site in round.alive]
+        state.append([total, alive])
+    return state
+
+
+def _is_list_of_integers(value: Any) -> bool:
+    """Return whether a JSON value that the server sent is a list of integers.
+
+    Parameters
+    ----------
+    value : JSON value
+        Anything. Truth values do not count as integers.
+    """
+    return isinstance(value, list) and all(type(number) is int for number in value)

@@ -1,5 +1,4 @@
-"""Clusters as a statistic that several sites can release together.
-
+"""Clusters (private k-means) as a statistic that several sites can release together.
 `ClustersKernel` has the public parameters of `PrivateKMeans`. What its rounds ask is in
 `curvedp.federated.cluster_schedule`, which only processes that need it import.
 """
@@ -22,7 +21,7 @@ from curvedp.statistics.searched_ball import default_outer_radius
 if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
 
-# What stands for a number of clusters that is chosen from released numbers.
+# The value of `n_clusters` with which the number is chosen from released numbers.
 _PRIVATE = "private"
 
 # The stages of k-means: at most five searches of two sums each for a center (one sum on
@@ -170,7 +169,10 @@ class ClustersKernel(Kernel):
         ClusterData
             The records and their weights.
         """
-        from curvedp.mechanisms.staged.kmeans import ClusterData, weights_of_persons
+        from curvedp.mechanisms.staged.cluster_sums import (
+            ClusterData,
+            weights_of_persons,
+        )
         from curvedp.records.base import open_records
 
         opened = open_records(records, self.manifold.point_shape, min_records=0)

@@ -1,4 +1,6 @@
-"""The warning that federation is experimental, which is given once in a process."""
+"""The warning that federation is experimental, which is given once in a process.
+Federation means that several sites compute a private statistic together.
+"""
 
 import warnings
 

@@ -1,8 +1,8 @@
 """Federated releases over the Flower framework, which carries the messages.
+Several sites (hospitals, say) compute a private statistic together. A server asks, and
+each site answers with the functions here. Flower calls the sites' machines nodes.
 
-Several sites (hospitals, say) compute a statistic together with a server. Here is what
-runs at a site and at the server. Flower identifies the nodes: the machines of the
-sites. The masked sum is our own, because Flower's secure aggregation is not private as
+The masked sum is our own, because Flower's secure aggregation is not private as
 shipped (docs/theory/federation.md).
 
 Flower is installed by the extra `federated`. An app folder needs three lines: `from
@@ -27,15 +27,16 @@ from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import (
     REFUSALS,
     Party,
-    is_announcement,
     refusal_code,
 )
+from curvedp.federated.masks import is_announcement
 from curvedp.federated.session import Session
 from curvedp.signing import read_key
 
 if TYPE_CHECKING:
     from curvedp.federated.plan import Plan
     from curvedp.federated.release import Answers, FederatedRelease
+    from curvedp.ledger import Ledger
 
 _log = logging.getLogger("curvedp.federated")
 
@@ -122,7 +123,7 @@ def reply_to(
     settings : str
         The path of the site's settings file.
     state_text : str or None
-        What the site remembers of this session, as JSON; None at first.
+        The site's memory of this session, as JSON; None at first.
 
     Returns
     -------
@@ -130,17 +131,15 @@ def reply_to(
         The answer, or {"refused": code} with one of `masking.REFUSALS`. The full reason
         may name the site's budget or its files, so it is only logged at the site.
     state_text : str or None
-        What the site remembers now; None after a refusal, which changes nothing.
+        The site's new memory; None after a refusal, which changes nothing.
     """
     try:
         request = json.loads(str(text))
         state = None if state_text is None else json.loads(state_text)
         # Each message starts a process, and importing what reads records takes a
         # second.
-        can_skip_records = (
-            state is not None and request["stage"] in _STAGES_WITHOUT_RECORDS
-        )
-        party = party_from_settings(settings, state, with_records=not can_skip_records)
+        needs_records = state is None or request["stage"] not in _STAGES_WITHOUT_RECORDS
+        party = party_from_settings(settings, state, with_records=needs_records)
         reply = party.answer(request)
     except Exception as error:
         # Flower would send the text of any other exception to the server.
@@ -228,7 +227,6 @@ def _site_with_records(
     """
     from curvedp.federated.plan import Plan
     from curvedp.federated.site import Site
-    from curvedp.ledger import Ledger
     from curvedp.records import read_column, read_records
 
     agreed_plan = Plan.from_dict(plan)
@@ -239,12 +237,7 @@ def _site_with_records(
     if "groups" in settings:
         groups = read_column(records_path, settings["groups"])
     labels = None if label_column is None else label_column.astype(int)
-
-    ledger = None
-    if "ledger" in settings:
-        folder = records_path.parent
-        key = folder / settings["ledger_key"] if "ledger_key" in settings else None
-        ledger = Ledger(folder / settings["ledger"], key=key)
+    ledger = _ledger_of_site(records_path.parent, settings)
     return Site(
         agreed_plan,
         records=read_records(records_path, agreed_plan.kernel.manifold),
@@ -253,6 +246,26 @@ def _site_with_records(
         groups=groups,
         **site_options,
     )
+
+
+def _ledger_of_site(folder: Path, settings: Mapping[str, str]) -> "Ledger | None":
+    """Open the ledger that a site's settings name; None if they name none.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with the site's files.
+    settings : mapping
+        The site's settings, with the names of the files "ledger" and "ledger_key".
+    """
+    from curvedp.ledger import Ledger
+
+    if "ledger" not in settings:
+        return None
+    key = None
+    if "ledger_key" in settings:
+        key = folder / settings["ledger_key"]
+    return Ledger(folder / settings["ledger"], key=key)
 
 
 # ---- the server ----
@@ -414,11 +427,11 @@ class _Carrier:
         return answers
 
     def _ask_unknown_nodes(self, request: Mapping[str, Any]) -> "Answers":
-        """Send the first request to all nodes, and find out which site each node is.
+        """Send the first request to all nodes, and learn which site each node belongs to.
 
         A node is a machine that Flower knows. Its signed announcement proves which site
-        it belongs to. This waits until there are as many nodes as sites, or the time is
-        over. Sets `_nodes`.
+        it belongs to. This waits until there are as many nodes as sites, or until the time
+        is over. Sets `_nodes`.
 
         Parameters
         ----------
@@ -491,7 +504,9 @@ class _Carrier:
             """
             while not is_over.wait(_POLL):
                 for reply in self._grid.pull_messages([message_id]):
-                    content = self._read_reply(reply) if reply.has_content() else None
+                    if not reply.has_content():
+                        return
+                    content = self._read_reply(reply)
                     if content is not None:
                         answers[reply.metadata.src_node_id] = content
                     return
@@ -522,7 +537,7 @@ class _Carrier:
         threads : sequence of Thread
             One for each awaited answer.
         answers : mapping
-            What the threads have received so far.
+            The answers that the threads have received so far.
         """
         begin = time.monotonic()
         time_allowed = self._timeout
@@ -544,7 +559,7 @@ class _Carrier:
         Parameters
         ----------
         reply : FlowerObject
-            What arrived from a node.
+            The node's reply, which may be anything.
 
         Returns
         -------

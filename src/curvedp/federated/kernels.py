@@ -1,9 +1,8 @@
 """Statistics that several sites can release together by adding up noisy vectors.
-
 The sites (hospitals, say) add up vectors in a few rounds. A `Kernel` is one statistic,
 such as the mean: it says what each round asks of the records (its `Question`), and how
-the released value is computed from the noisy sums. The public state is what everybody
-knows between rounds, such as the current estimate: a row of numbers for each class.
+the value follows from the sums. The *public state* is what everybody knows between
+rounds, such as the current estimate: a row of numbers for each class.
 """
 
 from abc import ABC, abstractmethod
@@ -288,7 +287,7 @@ class BallKernel(Kernel):
         Parameters
         ----------
         state_rows : array
-            What the noisy sums gave: one row for each class (`PublicState.to_row`).
+            The new public state: one row for each class (`PublicState.to_row`).
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -435,9 +434,9 @@ class BallKernel(Kernel):
         Parameters
         ----------
         question : Question
-            What the round asked of the records.
+            The question that the round asked.
         state_rows : array
-            What was public before the round, one row for each class.
+            The public state before the round, one row for each class.
         noisy_sum : array
             The noisy sums of all classes, one after the other.
         counts : sequence of int
@@ -453,13 +452,12 @@ class BallKernel(Kernel):
         array of the shape of `state_rows`
             The new public state of each class.
         """
+        states = self.read_states(state_rows)
         class_sums = noisy_sum.reshape(self.n_classes, -1)
-        rows = [
-            question.update(state, sums, max(count, 1), noise, averaging_weight)
-            for state, sums, count in zip(
-                self.read_states(state_rows), class_sums, counts, strict=True
-            )
-        ]
+        rows = []
+        for state, class_sum, count in zip(states, class_sums, counts, strict=True):
+            n = max(count, 1)  # nothing is divided by 0
+            rows.append(question.update(state, class_sum, n, noise, averaging_weight))
         return np.array(rows)
 
     def read_states(self, state_rows: Array) -> list[PublicState]:
@@ -501,9 +499,9 @@ class BallKernel(Kernel):
         Parameters
         ----------
         question : Question
-            What the round asks of the records.
+            The question that the round asks.
         state_rows : array
-            What is public before the round, one row for each class.
+            The public state before the round, one row for each class.
         records : array of shape (n, *point_shape)
             Records of one class.
         label : int
@@ -600,16 +598,14 @@ def kernel_from_dict(kernel_dict: Mapping[str, Any]) -> Kernel:
         If a name is unknown, or a field is missing or unusable.
     """
     try:
-        options = {
-            key: value
-            for key, value in kernel_dict.items()
-            if key not in ("name", "manifold")
-        }
+        options = {**kernel_dict}
+        name = options.pop("name")
+        manifold = parse_manifold(options.pop("manifold"))
         # Its kernel enters itself into the registry.
         import curvedp.federated.clusters  # noqa: F401
 
-        kernel_class = Kernel.registry[kernel_dict["name"]]
-        return kernel_class(manifold=parse_manifold(kernel_dict["manifold"]), **options)
+        kernel_class = Kernel.registry[name]
+        return kernel_class(manifold=manifold, **options)
     except (AttributeError, KeyError, TypeError):
         raise ParameterError("this is not a kernel of a federated sum") from None
 
@@ -659,11 +655,10 @@ class MeanKernel(BallKernel):
         """
         if self.is_private:
             # The number of questions does not depend on the shares of the budget.
-            search_rounds = len(
-                self.search_questions(hidden_records=0.0, count_share=0.0)
-            )
+            search = self.search_questions(hidden_records=0.0, count_share=0.0)
             asks_for_first_center = bool(FirstCenter.factor_indices(self.manifold))
-            return search_rounds + (2 if asks_for_first_center else 1)
+            final_steps = 2 if asks_for_first_center else 1
+            return len(search) + final_steps
 
         curvature_in_ball = 4 * self._half_radius_angle**2
         is_nearly_flat = curvature_in_ball <= _MAX_FLAT_CURVATURE
@@ -704,8 +699,9 @@ class MeanKernel(BallKernel):
         ratios = [_BUDGET_RATIO**k for k in range(rounds - len(search))]
         search_share = sum(question.budget_share for question in search)
         unit_share = (1 - search_share) / sum(ratios)
-        steps = [StepToMean(self.ball, unit_share * ratio) for ratio in ratios[:-1]]
-        last_question = self.last_question_class(self.ball, unit_share * ratios[-1])
+        *step_shares, last_share = [unit_share * ratio for ratio in ratios]
+        steps = [StepToMean(self.ball, share) for share in step_shares]
+        last_question = self.last_question_class(self.ball, last_share)
         return [*search, *steps, last_question]
 
     def final_value(self, state_rows: Array, noise: float) -> Array:
@@ -717,7 +713,7 @@ class MeanKernel(BallKernel):
         Parameters
         ----------
         state_rows : array
-            What is public after the last round, one row for each class.
+            The public state after the last round, one row for each class.
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -729,8 +725,9 @@ class MeanKernel(BallKernel):
         """
         class_means = []
         for state in self.read_states(state_rows):
+            points = state.point[np.newaxis]  # `shrink_points` takes several points
             class_mean = shrink_points(
-                self.manifold, state.center, state.point[None], noise * state.radius
+                self.manifold, state.center, points, noise * state.radius
             )
             class_means.append(class_mean)
         means = np.concatenate(class_means)
@@ -786,7 +783,7 @@ class ClassMeansKernel(MeanKernel):
         Parameters
         ----------
         state_rows : array
-            What is public after the last round, one row for each class.
+            The public state after the last round, one row for each class.
         noise : float
             The standard deviation of the noise that remains in a coordinate, in units
             of the radius.
@@ -842,7 +839,7 @@ class DispersionKernel(MeanKernel):
         Parameters
         ----------
         state_rows : array
-            What the last round gave, in one row.
+            The result of the last round, in one row.
         noise : float
             Not used: nothing is shrunk.
 
@@ -957,7 +954,7 @@ class MomentKernel(BallKernel):
         Parameters
         ----------
         state_rows : array
-            What is public between rounds, in one row of numbers.
+            The public state between rounds, as one row of numbers.
 
         Returns
         -------

@@ -1,5 +1,4 @@
 """Secure sums: several sites add up integer vectors, and nobody sees a single vector.
-
 A site is a participant, such as a hospital; a server carries all messages and is not
 trusted. Each site adds a mask of random-looking numbers to its vector. The masks cancel
 in the sum, or are removed with the help of the other sites.
@@ -32,13 +31,12 @@ so that the server can remove surplus noise (`noise.py`). The proof is in
 `docs/theory/federation.md`.
 """
 
-import hashlib
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -46,22 +44,32 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from curvedp.errors import CurvedpError, FederationRefused, ParameterError
+from curvedp.federated.masks import (
+    KEY_DIGITS,
+    NOISE_CHAIN,
+    OWN_MASK,
+    PAIR_KEY,
+    Announcements,
+    announced_commitment,
+    commitment_to,
+    is_announcement,
+    mask_context,
+    pair_mask,
+)
 from curvedp.federated.session import (
     COEFFICIENT_BYTES,
-    PRIME,
     PROTOCOL,
     SHARE_BYTES,
     Session,
     agree_on_secret,
     chain,
     derive_key,
-    join_shares,
     keystream,
     mask_words,
     public_half,
     split_secret,
 )
-from curvedp.signing import digest, is_signed, key_of, signature
+from curvedp.signing import key_of, signature
 
 # The only things that a site may tell the server about a refusal. A free message could
 # contain the site's budget, the names of its files or its true number of records.
@@ -77,25 +85,13 @@ REFUSALS = {
 # Stages that a site answers once per session; the others come in every round.
 _SESSION_STAGES = ("announce", "share")
 
-# A site has several secrets in a round. Their places in the list of its secrets: the
-# private key for masks that it shares with another site, the seed of the mask of its
-# own, and from _CHAIN on the chain of noise seeds.
-_PAIR_KEY = 0
-_OWN_MASK = 1
-_CHAIN = 2
-
 # A file of the journal begins with this many digits of the session's hash.
 _JOURNAL_ID_DIGITS = 32
-
-# Keys, commitments and hashes have 32 bytes: 64 hexadecimal digits.
-_KEY_BYTES = 32
-_KEY_DIGITS = 64
 
 # ChaCha20-Poly1305 needs a nonce that is new for its key. Every sealing key is derived
 # for one sender, one receiver and one session and seals one message: zeros will do.
 _NONCE = bytes(12)
 
-Announcements = Mapping[int, Mapping[str, Any]]
 Request = Mapping[str, Any]
 
 
@@ -350,7 +346,7 @@ class Party:
         keys = [public_half(self._secret(b"channel"))]
         for round in range(self.session.rounds):
             for place, secret in enumerate(self._secrets(round)):
-                keys.append(_commitment(place, secret))
+                keys.append(commitment_to(place, secret))
         body = {
             "session": self.session.id.hex(),
             "site": self.index,
@@ -485,7 +481,7 @@ class Party:
         """
         if not self.session.dropouts:
             return b""
-        return self._secrets(round)[_CHAIN]
+        return self._secrets(round)[NOISE_CHAIN]
 
     def mask(self, round: int, question_hash: bytes, vector: np.ndarray) -> np.ndarray:
         """Return this site's masked vector of a round (step 3); only once per round.
@@ -526,19 +522,18 @@ class Party:
         own_secrets = self._secrets(round)
         length = len(vector)
         words = np.asarray(vector).astype(np.int64).view(np.uint64)
-        masked = words + mask_words(own_secrets[_OWN_MASK], length)
+        masked = words + mask_words(own_secrets[OWN_MASK], length)
 
         roster = self.state["roster"]
-        context = _mask_context(self.session, round, roster, question_hash)
-        for site in roster:
-            if site == self.index:
-                continue
+        context = mask_context(self.session, round, roster, question_hash)
+        other_sites = [site for site in roster if site != self.index]
+        for site in other_sites:
             announcement = self.state["announcements"][str(site)]
-            their_key = _announced_commitment(
-                self.session, announcement, round, _PAIR_KEY
+            their_key = announced_commitment(
+                self.session, announcement, round, PAIR_KEY
             )
-            masked = masked + _pair_mask(
-                own_secrets[_PAIR_KEY], their_key, context, self.index, site, length
+            masked = masked + pair_mask(
+                own_secrets[PAIR_KEY], their_key, context, self.index, site, length
             )
         return np.asarray(masked)
 
@@ -571,33 +566,22 @@ class Party:
             If this site sent no masked vector in the round, gave shares before, or is
             asked to unmask a sum over too few sites.
         """
-        self._check_round(round)
         alive = set(survivors)
-        has_masked = str(round) in self.state["masked"]
-        if not has_masked or round in self.state["answered"]:
-            raise FederationRefused(
-                "shares are given once a round, and after the masked vector"
-            )
-        is_in_sum = self.index in alive and alive <= set(self.state["roster"])
-        if not is_in_sum or len(alive) < self.session.threshold:
-            raise FederationRefused(
-                f"a sum over {len(alive)} sites is not unmasked; "
-                f"{self.session.threshold} are needed"
-            )
+        self._check_may_unmask(round, alive)
         self.state["answered"].append(round)
 
         lost_count = len(self.session.sites) - len(alive)
-        chain_place = _CHAIN + lost_count
         shares_by_site = {}
         for site in self.state["roster"]:
-            shares = self._shares_of(site, round)
             if site in alive:
-                # Slices: there may be no such seed, and no shares of a faulty site.
-                own_mask_share = shares[_OWN_MASK : _OWN_MASK + 1]
-                chain_share = shares[chain_place : chain_place + 1]
-                shares_by_site[str(site)] = [*own_mask_share, *chain_share]
+                places = [OWN_MASK, NOISE_CHAIN + lost_count]
             else:
-                shares_by_site[str(site)] = shares[_PAIR_KEY : _PAIR_KEY + 1]
+                places = [PAIR_KEY]
+            shares = self._shares_of(site, round)
+            # There may be no such seed, and no shares of a faulty site.
+            shares_by_site[str(site)] = [
+                shares[place] for place in places if place < len(shares)
+            ]
         return {
             "asked": self.state["masked"][str(round)],
             "survivors": sorted(alive),
@@ -614,6 +598,29 @@ class Party:
         """
         if name in self.state:
             raise FederationRefused("this stage has been answered")
+
+    def _check_may_unmask(self, round: int, alive: set[int]) -> None:
+        """Refuse to help unmask a sum twice, too early, or over too few sites.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        alive : set of int
+            The sites whose vectors are in the sum, as the server states them.
+        """
+        self._check_round(round)
+        has_masked = str(round) in self.state["masked"]
+        if not has_masked or round in self.state["answered"]:
+            raise FederationRefused(
+                "shares are given once a round, and after the masked vector"
+            )
+        is_in_sum = self.index in alive and alive <= set(self.state["roster"])
+        if not is_in_sum or len(alive) < self.session.threshold:
+            raise FederationRefused(
+                f"a sum over {len(alive)} sites is not unmasked; "
+                f"{self.session.threshold} are needed"
+            )
 
     def _check_round(self, round: int) -> None:
         """Raise `FederationRefused` if a round does not exist or has no keys yet.
@@ -649,8 +656,8 @@ class Party:
         """Return this site's secrets of a round.
 
         They are, in this order: the private key for the masks that it has in common
-        with other sites (place `_PAIR_KEY` = 0), the seed of its own mask (`_OWN_MASK`
-        = 1), and the seeds of its noise (from `_CHAIN` = 2 on).
+        with other sites (place `PAIR_KEY` = 0), the seed of its own mask (`OWN_MASK`
+        = 1), and the seeds of its noise (from `NOISE_CHAIN` = 2 on).
 
         Parameters
         ----------
@@ -692,12 +699,11 @@ class Party:
         for round in range(self.session.rounds):
             for place, secret in enumerate(self._secrets(round)):
                 polynomial_key = self._secret(b"polynomial", round, place)
-                random_bytes = BytesIO(
-                    keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
-                )
+                coefficients = keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
                 secret_number = int.from_bytes(secret, "little")
+                read_coefficient = BytesIO(coefficients).read
                 shares = split_secret(
-                    secret_number, points, threshold, random_bytes.read
+                    secret_number, points, threshold, read_coefficient
                 )
                 for peer in peers:
                     bundles[peer] += shares[peer + 1].to_bytes(SHARE_BYTES, "little")
@@ -745,7 +751,7 @@ class Party:
         """
         other = receiver if sender == self.index else sender
         announcement = self.state["announcements"][str(other)]
-        channel_key = announcement["keys"][:_KEY_DIGITS]
+        channel_key = announcement["keys"][:KEY_DIGITS]
         shared_secret = agree_on_secret(self._secret(b"channel"), channel_key)
         key = derive_key(shared_secret, self.session.id, b"seal", sender, receiver)
         return ChaCha20Poly1305(key)
@@ -773,465 +779,3 @@ class Party:
             return cipher.decrypt(_NONCE, bytes.fromhex(box), self.session.id).hex()
         except (InvalidTag, TypeError, ValueError):
             return ""
-
-
-# ---- the server ----
-
-
-def is_announcement(session: Session, site: int, announcement: Any) -> bool:
-    """Return whether a value is a complete announcement that a site has signed.
-
-    An announcement holds a site's public keys and the commitments to its secrets. The
-    server and all sites call this for what they receive, before they use a key.
-
-    Parameters
-    ----------
-    session : Session
-        The public terms.
-    site : int
-        The index of the site under whose name the value arrived.
-    announcement : object
-        The value that arrived, which may be anything.
-
-    Returns
-    -------
-    bool
-        Whether it names session and site, holds all keys and commitments, has a valid
-        signature, and all its keys can be used.
-    """
-    if not isinstance(announcement, Mapping):
-        return False
-    body = {name: value for name, value in announcement.items() if name != "signature"}
-    key_count = 1 + session.rounds * session.secrets
-    if not _is_hex(body.get("keys"), _KEY_BYTES * key_count):
-        return False
-    if body.get("site") != site or body.get("session") != session.id.hex():
-        return False
-    if not is_signed(
-        session.sites[site], body, announcement.get("signature"), PROTOCOL
-    ):
-        return False
-
-    # Keys that cannot be used would make other sites fail in the middle of a round.
-    channel_key = body["keys"][:_KEY_DIGITS]
-    pair_keys = [
-        _announced_commitment(session, announcement, round, _PAIR_KEY)
-        for round in range(session.rounds)
-    ]
-    return all(_is_usable_key(key) for key in [channel_key, *pair_keys])
-
-
-def _is_usable_key(public: str) -> bool:
-    """Return whether a public key (X25519) can be used to agree on a secret.
-
-    With a key of small order the agreement fails for every private key. A site that
-    announced one would make the others fail in the middle of a round, after they have
-    charged their ledgers.
-
-    Parameters
-    ----------
-    public : str
-        The public key in hexadecimal.
-
-    Returns
-    -------
-    bool
-        False also for a key of the wrong length.
-    """
-    any_private_key = bytes(32)
-    try:
-        return bool(agree_on_secret(any_private_key, public))
-    except ValueError:
-        return False
-
-
-class UnmaskedSum(NamedTuple):
-    """What the server learns in a round.
-
-    Attributes
-    ----------
-    total : array of int64
-        The sum over the surviving sites, modulo 2^64.
-    seeds : dict
-        By surviving site, the seed of its chain for this number of lost sites, from
-        which the server computes the surplus noise; empty where there is none.
-    """
-
-    total: np.ndarray
-    seeds: dict[int, bytes]
-
-
-class _SharedSecrets(NamedTuple):
-    """The shares of secrets that the server has collected in a round.
-
-    Attributes
-    ----------
-    session : Session
-        The public terms.
-    round : int
-        The number of the round.
-    announcements : mapping
-        The announcement of each site, with commitments to its secrets.
-    shares : mapping
-        What each site sent, by the site whose secrets the shares are of.
-    """
-
-    session: Session
-    round: int
-    announcements: Announcements
-    # By site that answered, the shares by the site whose secret they are of.
-    shares: Mapping[int, Mapping[str, Any]]
-
-    def reconstruct(self, site: int, secret_place: int, share_place: int) -> bytes:
-        """Reconstruct a site's secret from the shares that other sites sent.
-
-        Parameters
-        ----------
-        site : int
-            The index of the site whose secret it is.
-        secret_place : int
-            Which secret it is: its place in the list of the site's secrets.
-        share_place : int
-            The place of its share in the lists that the sites sent for `site`.
-
-        Returns
-        -------
-        bytes
-            The secret, 32 bytes.
-
-        Raises
-        ------
-        FederationRefused
-            If there are too few shares, or the result is not the secret to which the
-            site committed. Then a share or the commitment is wrong.
-        """
-        refusal = FederationRefused(
-            "the shares of a site's secret do not give what it committed to"
-        )
-        threshold = self.session.threshold
-        # Site j holds the value of Shamir's polynomial at the point j + 1.
-        share_at_point: dict[int, int] = {}
-        for sender in sorted(self.shares):
-            share = _read_share(self.shares[sender].get(str(site)), share_place)
-            if share is not None and len(share_at_point) < threshold:
-                share_at_point[sender + 1] = share
-        if len(share_at_point) != threshold:
-            raise refusal
-
-        number = join_shares(share_at_point)
-        if number >= 2 ** (8 * _KEY_BYTES):
-            raise refusal
-        secret = number.to_bytes(_KEY_BYTES, "little")
-        announced = _announced_commitment(
-            self.session, self.announcements[site], self.round, secret_place
-        )
-        if _commitment(secret_place, secret) != announced:
-            raise refusal
-        return secret
-
-
-def unmask_sum(
-    session: Session,
-    round: int,
-    question_hash: bytes,
-    announcements: Announcements,
-    roster: Sequence[int],
-    masked: Mapping[int, np.ndarray],
-    answers: Mapping[int, Any],
-) -> UnmaskedSum:
-    """Remove the masks, and return the sum of the vectors of all surviving sites.
-
-    The server calls this at the end of a round (end of step 4).
-    Survivors S are the sites whose masked vectors yᵢ arrived. With the vectors xᵢ, the
-    own seeds bᵢ and the common secrets kᵢⱼ of `Party.mask`,
-
-        Σ_{i∈S} yᵢ = Σ_{i∈S} xᵢ + Σ_{i∈S} PRG(bᵢ) + Σ_{i∈S, j lost} ±PRG(kᵢⱼ),
-
-    because pair masks within S cancel. The server reconstructs bᵢ of the survivors and
-    the pair keys of the lost sites, recomputes these masks, and subtracts them. It
-    learns the sum and nothing else about single vectors.
-
-    Parameters
-    ----------
-    session : Session
-        The public terms.
-    round : int
-        The number of the round.
-    question_hash : bytes
-        A hash of the question that the sites were asked.
-    announcements : mapping
-        The announcement of each site.
-    roster : sequence of int
-        The sites that shared their secrets.
-    masked : mapping
-        The masked vector of each survivor.
-    answers : mapping
-        The answer of each site to stage "unmask".
-
-    Returns
-    -------
-    UnmaskedSum
-        The exact sum, and the seeds of surplus noise.
-
-    Raises
-    ------
-    FederationRefused
-        If too few shares came, or a secret is not the one committed to: the sum is
-        exact or there is none.
-    """
-    survivors = sorted(masked)
-    shares = {
-        site: answer["shares"]
-        for site, answer in answers.items()
-        if _is_answer_for(answer, survivors, question_hash.hex())
-    }
-    if len(shares) < session.threshold:
-        raise FederationRefused(
-            f"{len(shares)} sites answered to the end; {session.threshold} are needed"
-        )
-    if len({len(vector) for vector in masked.values()}) != 1:
-        raise FederationRefused("the masked vectors differ in length")
-
-    # Remove the survivors' own masks, then those that they share with lost sites.
-    collected = _SharedSecrets(session, round, announcements, shares)
-    total = _sum_without_own_masks(collected, masked)
-    length = len(total)
-    context = _mask_context(session, round, roster, question_hash)
-    for lost_site in set(roster) - set(survivors):
-        pair_key = collected.reconstruct(lost_site, _PAIR_KEY, 0)
-        for survivor in survivors:
-            survivor_key = _announced_commitment(
-                session, announcements[survivor], round, _PAIR_KEY
-            )
-            total = total - _pair_mask(
-                pair_key, survivor_key, context, survivor, lost_site, length
-            )
-
-    # Fewer sites were lost than allowed: the seeds of the surplus noise are revealed.
-    lost_count = len(session.sites) - len(survivors)
-    seeds = {}
-    if lost_count < session.dropouts:
-        seeds = {
-            site: collected.reconstruct(site, _CHAIN + lost_count, 1)
-            for site in survivors
-        }
-    return UnmaskedSum(np.asarray(total).view(np.int64), seeds)
-
-
-def _sum_without_own_masks(
-    collected: _SharedSecrets, masked: Mapping[int, np.ndarray]
-) -> np.ndarray:
-    """Remove the mask that each site made for itself, and add up the vectors.
-
-    Parameters
-    ----------
-    collected : _SharedSecrets
-        The shares from which the seeds of these masks are reconstructed.
-    masked : mapping
-        The masked vector of each survivor.
-
-    Returns
-    -------
-    array of uint64
-        The sum modulo 2^64. It still contains the masks that survivors have in common
-        with lost sites.
-    """
-    vectors = []
-    for site in sorted(masked):
-        seed = collected.reconstruct(site, _OWN_MASK, 0)
-        vectors.append(masked[site] - mask_words(seed, len(masked[site])))
-    return np.asarray(np.sum(vectors, axis=0, dtype=np.uint64))
-
-
-def _is_answer_for(answer: Any, survivors: list[int], question_hash: str) -> bool:
-    """Return whether a site's shares are meant for these survivors and this question.
-
-    The server calls this for each answer to its request to unmask a sum.
-
-    Parameters
-    ----------
-    answer : object
-        What arrived from the site, which may be anything.
-    survivors : list of int
-        The surviving sites, in ascending order.
-    question_hash : str
-        The hash of the round's question, in hexadecimal.
-
-    Returns
-    -------
-    bool
-        False for anything that is not such an answer.
-    """
-    return (
-        isinstance(answer, Mapping)
-        and answer.get("survivors") == survivors
-        and answer.get("asked") == question_hash
-        and isinstance(answer.get("shares"), Mapping)
-    )
-
-
-def _read_share(shares: Any, place: int) -> int | None:
-    """Return one share of a site's answer as a number, or None if it is unusable.
-
-    Parameters
-    ----------
-    shares : object
-        What arrived as the list of shares, in hexadecimal digits.
-    place : int
-        The share's place in the list.
-
-    Returns
-    -------
-    int or None
-        An element of the field of the secret sharing.
-    """
-    if not isinstance(shares, list) or len(shares) <= place:
-        return None
-    if not _is_hex(shares[place], SHARE_BYTES):
-        return None
-    return int.from_bytes(bytes.fromhex(shares[place]), "little") % PRIME
-
-
-# ---- what sites and server compute alike ----
-
-
-def _pair_mask(
-    secret: bytes, public: str, context: bytes, adder: int, other: int, length: int
-) -> np.ndarray:
-    """Return the mask that a site adds to its vector on account of one other site.
-
-    The two masks of a pair of sites cancel in the sum: the site with the lower index
-    adds pseudorandom words, and the other one subtracts the same words.
-
-    Parameters
-    ----------
-    secret, public : bytes and str
-        The private key of one of the two sites and the public key of the other; either
-        combination gives the same words.
-    context : bytes
-        A hash of the circumstances of the round, from `_mask_context`.
-    adder, other : int
-        The site that adds the mask, and the other site.
-    length : int
-        The number of words.
-
-    Returns
-    -------
-    array of uint64, shape (length,)
-        The words to add, modulo 2^64.
-    """
-    shared_secret = agree_on_secret(secret, public)
-    lower, higher = sorted((adder, other))
-    words = mask_words(derive_key(shared_secret, context, lower, higher), length)
-    if adder < other:
-        return words
-    return np.asarray(np.zeros_like(words) - words)
-
-
-def _mask_context(
-    session: Session, round: int, roster: Sequence[int], question_hash: bytes
-) -> bytes:
-    """Return a hash of everything on which two sites must agree so that masks cancel.
-
-    The masks that two sites have in common are computed from it. If the server tells
-    them different things, the masks do not cancel and the sum is useless.
-
-    Parameters
-    ----------
-    session : Session
-        The public terms.
-    round : int
-        The number of the round.
-    roster : sequence of int
-        The sites that shared their secrets.
-    question_hash : bytes
-        A hash of the question that the sites were asked.
-
-    Returns
-    -------
-    bytes
-        32 bytes, from which pair masks are derived.
-    """
-    return digest(
-        {
-            "session": session.id.hex(),
-            "round": round,
-            "roster": sorted(roster),
-            "asked": question_hash.hex(),
-        }
-    )
-
-
-def _commitment(place: int, secret: bytes) -> str:
-    """Return the public commitment to a site's secret, in hexadecimal digits.
-
-    A commitment reveals nothing about the secret, but shows later whether it was
-    replaced. For the private key of a site's pair masks it is the public key, which the
-    other sites need. For any other secret it is a SHA-256 hash.
-
-    Parameters
-    ----------
-    place : int
-        Which secret it is: its place in the list of the site's secrets.
-    secret : bytes
-        The secret.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-    """
-    if place == _PAIR_KEY:
-        return public_half(secret)
-    return hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest()
-
-
-def _announced_commitment(
-    session: Session, announcement: Mapping[str, Any], round: int, place: int
-) -> str:
-    """Return a site's commitment to one of its secrets, read from its announcement.
-
-    The "keys" of an announcement are one string of hexadecimal digits. A public key for
-    encrypted messages comes first, then the commitments, round by round.
-
-    Parameters
-    ----------
-    session : Session
-        The public terms.
-    announcement : mapping
-        The site's announcement.
-    round : int
-        The number of the round.
-    place : int
-        Which secret it is: its place in the list of the site's secrets.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
-    """
-    start = _KEY_DIGITS * (1 + round * session.secrets + place)
-    return str(announcement["keys"][start : start + _KEY_DIGITS])
-
-
-def _is_hex(text: Any, size: int) -> bool:
-    """Return whether a value is a string of hexadecimal digits for `size` bytes.
-
-    Parameters
-    ----------
-    text : object
-        Any JSON value.
-    size : int
-        The number of bytes.
-
-    Returns
-    -------
-    bool
-        Whether it is, with exactly two digits for each byte.
-    """
-    if not isinstance(text, str) or len(text) != 2 * size:
-        return False
-    try:
-        return len(bytes.fromhex(text)) == size
-    except ValueError:
-        return False

@@ -1,5 +1,4 @@
 """Discrete Gaussian noise that several sites add to a sum of integer vectors together.
-
 Each site draws a part of the noise (a share) in layers. If all sites stay to the end,
 there is more noise than needed: the layers that are left over are the surplus, which
 the server subtracts again (Jiang et al. 2024).
@@ -308,10 +307,10 @@ def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
         raise ParameterError("a variance must be > 0")
     numerator, denominator = Fraction(v).as_integer_ratio()
     t = isqrt(floor(v)) + 1
-
-    # Accept y with probability e^{−x}, where x = (|y| − v/t)²/(2v) is written as one
-    # fraction of integers, so that nothing is rounded.
+    # Accept y with probability e^{−x}. To round nothing, x = (|y| − v/t)²/(2v) is
+    # written as a fraction of integers: with v = p/q, x = (|y|·t·q − p)²/(2·p·q·t²).
     exponent_denominator = 2 * numerator * denominator * t * t
+
     draws: list[int] = []
     while len(draws) < size:
         y = _discrete_laplace(t, source)

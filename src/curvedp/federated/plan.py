@@ -1,5 +1,4 @@
 """The public terms of one release that several sites compute together (a `Plan`).
-
 The sites (hospitals, say) add up noisy vectors in a few rounds. The vectors are rounded
 to a grid, so that sums are exact integers. Server and sites compute sensitivities,
 noise scales, grids and, from the released sums, the value itself from the same plan.
@@ -101,7 +100,7 @@ class Plan(Statistic):
     Parameters
     ----------
     kernel : Kernel
-        What is added up.
+        The statistic that the sums compute.
     sites : sequence of str
         The sites' Ed25519 public keys, in hexadecimal.
     counts : sequence
@@ -267,17 +266,19 @@ class Plan(Statistic):
             nonnegative integer.
         """
         counts = []
-        for count in self.counts:
-            has_classes = isinstance(count, list | tuple | np.ndarray)
-            counts.append(list(count) if has_classes else [count])
+        for site_counts in self.counts:
+            has_classes = isinstance(site_counts, list | tuple | np.ndarray)
+            counts.append(list(site_counts) if has_classes else [site_counts])
         if any(len(site_counts) != self.kernel.n_classes for site_counts in counts):
             raise ParameterError(
                 f"a site needs {self.kernel.n_classes} counts, one for each class"
             )
-        return [
-            [_validate.integer("counts", count, 0) for count in site_counts]
-            for site_counts in counts
-        ]
+
+        def as_integer(count: Any) -> int:
+            """Return a count as an integer, or refuse it."""
+            return _validate.integer("counts", count, 0)
+
+        return [[as_integer(count) for count in site_counts] for site_counts in counts]
 
     def _fix_grid(self) -> None:
         """Compute and store the grid to which the numbers of each round are rounded.
@@ -533,7 +534,7 @@ class Plan(Statistic):
     def grid_exponent(self, round: int) -> int:
         """Return the exponent k of a round's grid of multiples of 2^-k.
 
-        What a record contributes is rounded to the grid. The grid resolves `_TERM_BITS`
+        The contribution of a record is rounded to the grid. The grid resolves `_TERM_BITS`
         bits of it, unless sums with 64 standard deviations of noise could then reach
         2^`_SUM_BITS` and overflow. Then the grid is coarser.
 
@@ -707,7 +708,7 @@ class Plan(Statistic):
         round : int
             The number of the round.
         state_rows : array
-            What is public before the round, such as the current estimate; one row for
+            The public state before the round, such as the current estimate; one row for
             each class.
         records : array of shape (records, *point_shape)
             The site's records of the class.
@@ -739,7 +740,7 @@ class Plan(Statistic):
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
 
         Returns
         -------
@@ -749,22 +750,33 @@ class Plan(Statistic):
         """
         states = [self.ball_kernel.initial_state_rows()]
         for index, (total, alive) in enumerate(rounds):
-            question = self.questions[index]
-            noisy_sum = np.array([float(int(x)) for x in total]) * self.grid_unit(index)
-            averaged_shares = [
-                self.questions[earlier].budget_share
-                for earlier in self.rounds_averaged_with(index)
-            ]
+            in_grid_units = np.array([float(int(number)) for number in total])
             next_state = self.ball_kernel.update(
-                question,
+                self.questions[index],
                 states[-1],
-                noisy_sum,
+                in_grid_units * self.grid_unit(index),
                 counts=self.class_counts(alive),
                 noise=self.noise_std(index, alive),
-                averaging_weight=question.budget_share / sum(averaged_shares),
+                averaging_weight=self._averaging_weight(index),
             )
             states.append(next_state)
         return states
+
+    def _averaging_weight(self, round: int) -> float:
+        """Return the weight of a round's answer in the average with earlier rounds.
+
+        It is the round's part of the budget of all rounds that are averaged.
+
+        Parameters
+        ----------
+        round : int
+            The number of the round.
+        """
+        averaged_shares = [
+            self.questions[index].budget_share
+            for index in self.rounds_averaged_with(round)
+        ]
+        return self.questions[round].budget_share / sum(averaged_shares)
 
     def rounds_averaged_with(self, round: int) -> list[int]:
         """Return the rounds whose answers are averaged with that of a given round.
@@ -794,7 +806,7 @@ class Plan(Statistic):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Returns
         -------
@@ -818,7 +830,7 @@ class Plan(Statistic):
         list of int
             One number for each class.
         """
-        return [
-            sum(self.counts[site][label] for site in alive)
-            for label in range(self.kernel.n_classes)
-        ]
+        counts = []
+        for label in range(self.kernel.n_classes):
+            counts.append(sum(self.counts[site][label] for site in alive))
+        return counts

@@ -1,9 +1,9 @@
 """What each record contributes to a sum that several sites form with noise.
-
 A private statistic is computed in rounds. The `Question` of a round maps each record to
 a bounded row of numbers, and says how the noisy sum of all rows updates the public
-state (what everybody knows, such as the current estimate). See
-docs/theory/federation.md.
+state (what everybody knows, such as the current estimate).
+
+See docs/theory/federation.md for the theorems.
 
 A row depends on its own record and on public values only. It is bounded by
 construction, whatever the manifold, the record and the point at which the server asks:
@@ -203,7 +203,7 @@ class Question(ABC):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -227,7 +227,7 @@ class Question(ABC):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (length,)
             The noisy sum of the rows.
         n : int
@@ -235,7 +235,7 @@ class Question(ABC):
         noise : float
             The standard deviation of the noise in a coordinate of the sum.
         averaging_weight : float
-            This round's share of the budget of all rounds so far that asked this kind
+            This round's share of the budget of all rounds so far that asked the same kind
             of question in this ball. An average of their answers with these weights has
             the least noise.
 
@@ -289,7 +289,7 @@ class FirstCenter(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round; not used, because this question is first.
+            The public state before the round; not used, because this question is first.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -321,7 +321,7 @@ class FirstCenter(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -341,14 +341,8 @@ class FirstCenter(Question):
         indices = self.factor_indices(manifold)
         ends = np.cumsum([self._factor_length(index) for index in indices])[:-1]
         for index, sums in zip(indices, np.split(noisy_sum, ends), strict=True):
-            factor = manifold.factors[index]
-            if isinstance(factor, EmbeddedMean):
-                embedded_mean = factor.embedded_diameter * sums / n
-                factors = list(split_into_factors(manifold, center))
-                factors[index] = np.asarray(factor.from_embedding(embedded_mean))
-                center = point_or_fallback(
-                    manifold, partial(join_factors, manifold, factors), center
-                )
+            if isinstance(manifold.factors[index], EmbeddedMean):
+                center = self._move_factor_to_mean(center, index, sums, n)
             else:
                 # Undo the division by √2 that bounds the rows (`_factor_rows`).
                 counts = sqrt(2) * sums
@@ -356,6 +350,31 @@ class FirstCenter(Question):
                 log_scale = _BIN_WIDTH * float(bin_index)
                 center = rescale_factor(manifold, center, index, log_scale)
         return state._replace(point=center, center=center).to_row()
+
+    def _move_factor_to_mean(
+        self, center: Array, index: int, sums: Array, n: int
+    ) -> Array:
+        """Return the center with one embedded factor moved to its noisy mean.
+
+        Parameters
+        ----------
+        center : array, shape point_shape
+            The center so far.
+        index : int
+            The index of a factor that is embedded in a vector space.
+        sums : array
+            The noisy sum of the embedded points, scaled to diameter 1.
+        n : int
+            The number of records.
+        """
+        manifold = self.ball.manifold
+        factor = manifold.factors[index]
+        assert isinstance(factor, EmbeddedMean)
+        embedded_mean = factor.embedded_diameter * sums / n
+        factors = list(split_into_factors(manifold, center))
+        factors[index] = np.asarray(factor.from_embedding(embedded_mean))
+        join = partial(join_factors, manifold, factors)
+        return point_or_fallback(manifold, join, center)
 
     def _factor_length(self, index: int) -> int:
         """Return the number of entries of a record's row that one factor takes.
@@ -439,7 +458,7 @@ class CountDistances(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the outer ball.
 
@@ -473,7 +492,7 @@ class CountDistances(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -606,7 +625,7 @@ class StepToMean(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         """
         return state.median_distance if self.coarse else state.radius
 
@@ -619,7 +638,7 @@ class StepToMean(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -651,7 +670,7 @@ class StepToMean(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -709,7 +728,7 @@ class SquaredDistance(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         points : array of shape (records, *point_shape)
             The records, clipped into the public ball.
 
@@ -736,7 +755,7 @@ class SquaredDistance(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int
@@ -777,7 +796,7 @@ class SecondMomentRows(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round; its radius is r.
+            The public state before the round, with the radius r.
         points : array of shape (records, d)
             The records, which are vectors.
 
@@ -804,7 +823,7 @@ class SecondMomentRows(Question):
         Parameters
         ----------
         state : PublicState
-            What is public before the round.
+            The public state before the round.
         noisy_sum : array of shape (row_length,)
             The noisy sum of the rows.
         n : int

@@ -1,9 +1,7 @@
 """The server of a release that several sites compute together (experimental).
-
-A plan states in advance which noisy sums are formed, or from which public rule they
-follow. The server carries messages, adds up the masked vectors of the sites (hospitals, say) and learns
-only the noisy totals. No record is entrusted to it. Its certificate is built and
-verified like that of any other mechanism.
+In each round the server asks the sites (hospitals, say) for masked vectors and adds
+them up; it learns only the noisy total. The plan states in advance which sums are
+formed. The server builds a certificate like that of any other release.
 """
 
 import warnings
@@ -40,10 +38,12 @@ from curvedp.errors import (
     ReleaseWarning,
 )
 from curvedp.federated.experimental import warn_experimental
-from curvedp.federated.masking import Party, is_announcement, unmask_sum
+from curvedp.federated.masking import Party
+from curvedp.federated.masks import is_announcement
 from curvedp.federated.noise import surplus_noise
 from curvedp.federated.plan import Plan
-from curvedp.federated.schedule import AskedSum, Round
+from curvedp.federated.schedule import Round, RoundTerms
+from curvedp.federated.unmasking import unmask_sum
 from curvedp.privacy import Guarantee, PrivacyCurve
 from curvedp.randomness import Source
 from curvedp.signing import digest
@@ -175,10 +175,10 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         rounds = data.collect_rounds()
         totals = [np.array(round.total, dtype=object) for round in rounds]
-        asked_sums = plan.schedule.asked_sums(rounds)
+        terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         stages = [
-            stage_record(plan, asked, round.alive)
-            for asked, round in zip(asked_sums, rounds, strict=True)
+            stage_record(plan, round_terms, round.alive)
+            for round_terms, round in zip(terms_of_rounds, rounds, strict=True)
         ]
         return Draw(
             value=plan.value(rounds), integers=totals, slack=plan.tau, stages=stages
@@ -214,9 +214,9 @@ class FederatedMechanism(Mechanism, ChecksItself):
         """
         plan = self.statistic
         rounds = self._rounds_of(certificate)
-        asked_sums = plan.schedule.asked_sums(rounds)
+        terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         lengths = [len(round.total) for round in rounds]
-        if lengths != [asked.length for asked in asked_sums]:
+        if lengths != [round_terms.length for round_terms in terms_of_rounds]:
             raise ParameterError("the released integers are not those of this plan")
         return plan.value(rounds)
 
@@ -269,17 +269,17 @@ class FederatedMechanism(Mechanism, ChecksItself):
         plan = self.statistic
         stages = certificate.release["stages"]
         rounds = self._rounds_of(certificate)
-        asked_sums = plan.schedule.asked_sums(rounds)
+        terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         recomputed_stages = [
-            stage_record(plan, asked, round.alive)
-            for asked, round in zip(asked_sums, rounds, strict=False)
+            stage_record(plan, round_terms, round.alive)
+            for round_terms, round in zip(terms_of_rounds, rounds, strict=False)
         ]
         lost_counts = [len(plan.sites) - len(round.alive) for round in rounds]
         most_lost = max(lost_counts, default=0)
         return [
             Check(
                 "rounds",
-                len(asked_sums) == len(rounds) and stages == recomputed_stages,
+                len(terms_of_rounds) == len(rounds) and stages == recomputed_stages,
                 "noise, sensitivity and grid recomputed",
             ),
             Check(
@@ -300,7 +300,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         Parameters
         ----------
         stage : mapping
-            What the certificate records of the round. Its field "lost" has the keys of
+            The record of the round in a certificate. Its field "lost" has the keys of
             the lost sites.
         """
         lost_keys = stage.get("lost", ())
@@ -311,14 +311,16 @@ class FederatedMechanism(Mechanism, ChecksItself):
         ]
 
 
-def stage_record(plan: Plan, asked: AskedSum, alive: Collection[int]) -> dict[str, Any]:
+def stage_record(
+    plan: Plan, round_terms: RoundTerms, alive: Collection[int]
+) -> dict[str, Any]:
     """Return what a certificate records of one round, apart from its noisy sum.
 
     Parameters
     ----------
     plan : Plan
         The agreed terms of the release.
-    asked : AskedSum
+    round_terms : RoundTerms
         The terms of the round's sum.
     alive : collection of int
         The indices of the sites in the sum.
@@ -331,10 +333,10 @@ def stage_record(plan: Plan, asked: AskedSum, alive: Collection[int]) -> dict[st
     """
     return {
         "lost": [key for site, key in enumerate(plan.sites) if site not in alive],
-        "variance": str(asked.variance),
-        "sensitivity": asked.sensitivity,
-        "exponent": asked.exponent,
-        **asked.details,
+        "variance": str(round_terms.variance),
+        "sensitivity": round_terms.sensitivity,
+        "exponent": round_terms.exponent,
+        **round_terms.details,
     }
 
 
@@ -377,7 +379,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
         The server's copy of the agreed terms.
     ask : callable
         The transport. It sends a request (JSON values) to each of several sites, given
-        by their indices, and returns the answers of those that answered in time.
+        by their indices, and returns the answers that came in time.
 
     Returns
     -------
@@ -393,7 +395,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     Warns
     -----
     ReleaseWarning
-        Before anything is asked of a site, if there are too few records for so many
+        Before the sites are asked anything, if there are too few records for so many
         clusters.
 
     Examples
@@ -468,15 +470,15 @@ def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     return Release(release.value, certificate)
 
 
-def hash_question(asked: AskedSum) -> bytes:
+def hash_question(round_terms: RoundTerms) -> bytes:
     """Return a hash of the question that a round asks of the sites.
 
-    It covers what is public before the round, and how much noise the sum gets. The
+    It covers the public state before the round, and how much noise the sum gets. The
     masks of two sites cancel only if both have the same hash (`Party.mask`).
 
     Parameters
     ----------
-    asked : AskedSum
+    round_terms : RoundTerms
         The terms of the round's sum.
 
     Returns
@@ -486,10 +488,10 @@ def hash_question(asked: AskedSum) -> bytes:
     """
     return digest(
         {
-            "round": asked.index,
-            "at": asked.public_state,
-            "length": asked.length,
-            "variance": str(asked.variance),
+            "round": round_terms.index,
+            "at": round_terms.public_state,
+            "length": round_terms.length,
+            "variance": str(round_terms.variance),
         }
     )
 
@@ -503,7 +505,7 @@ class _FinishedRun:
         Parameters
         ----------
         rounds : list of Round
-            What the rounds have released.
+            The released sums of the rounds.
         """
         self._rounds = rounds
 
@@ -526,7 +528,7 @@ class _Run:
     rounds : list of Round
         The sums so far.
     public_states : list of JSON values
-        What was public before each round.
+        The public state before each round.
     """
 
     def __init__(self, plan: Plan, ask: Ask) -> None:
@@ -564,9 +566,9 @@ class _Run:
         """
         alive = self._exchange_keys()
         schedule = self.plan.schedule
-        while (asked := schedule.next_sum(self.rounds)) is not None:
-            self.public_states.append(asked.public_state)
-            alive = self._run_round(asked, alive)
+        while (round_terms := schedule.next_sum(self.rounds)) is not None:
+            self.public_states.append(round_terms.public_state)
+            alive = self._run_round(round_terms, alive)
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
@@ -648,7 +650,7 @@ class _Run:
         sender : int
             The site that answered.
         answer : object
-            What arrived from it.
+            The site's answer, which may be anything.
 
         Returns
         -------
@@ -663,7 +665,9 @@ class _Run:
             and all(isinstance(box, str) for box in boxes.values())
         )
 
-    def _run_round(self, asked: AskedSum, sites: Collection[int]) -> Collection[int]:
+    def _run_round(
+        self, round_terms: RoundTerms, sites: Collection[int]
+    ) -> Collection[int]:
         """Form the noisy sum of a round, and return the sites that answered to its end.
 
         The sites send masked vectors, and then what is needed to remove the masks from
@@ -671,7 +675,7 @@ class _Run:
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         sites : collection of int
             The sites that are asked.
@@ -686,8 +690,8 @@ class _Run:
         FederationRefused
             If too few sites answer.
         """
-        index = asked.index
-        masked = self._collect_masked(asked, sites)
+        index = round_terms.index
+        masked = self._collect_masked(round_terms, sites)
         alive = sorted(masked)
         unmask_request = {"stage": "unmask", "round": index, "survivors": alive}
         unmask_answers = self._ask(dict.fromkeys(alive, unmask_request))
@@ -701,7 +705,7 @@ class _Run:
         total, seeds = unmask_sum(
             self.session,
             index,
-            question_hash=hash_question(asked),
+            question_hash=hash_question(round_terms),
             announcements=self.announcements,
             roster=sorted(self.boxes),
             masked=masked,
@@ -711,13 +715,15 @@ class _Run:
         # Fewer sites were lost than the noise allows for: its surplus is subtracted.
         lost_count = len(self.session.sites) - len(alive)
         for seed in seeds.values():
-            total = total - surplus_noise(asked.layers, lost_count, seed, len(total))
-        released = self.plan.schedule.released_integers(asked, total.tolist())
+            total = total - surplus_noise(
+                round_terms.layers, lost_count, seed, len(total)
+            )
+        released = self.plan.schedule.released_integers(round_terms, total.tolist())
         self.rounds.append(Round(released, alive))
         return sorted(answers)
 
     def _collect_masked(
-        self, asked: AskedSum, sites: Collection[int]
+        self, round_terms: RoundTerms, sites: Collection[int]
     ) -> dict[int, np.ndarray]:
         """Ask sites for their masked vectors, and return those of the right length.
 
@@ -726,7 +732,7 @@ class _Run:
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         sites : collection of int
             The sites that are asked.
@@ -736,14 +742,18 @@ class _Run:
         dict
             The masked vector of each site that sent one.
         """
-        request = {"stage": "mask", "round": asked.index, "at": asked.public_state}
+        request = {
+            "stage": "mask",
+            "round": round_terms.index,
+            "at": round_terms.public_state,
+        }
         requests: dict[int, Mapping[str, Any]] = dict.fromkeys(sites, request)
-        if asked.index == 0:
+        if round_terms.index == 0:
             requests = {
                 site: {**request, "boxes": self._boxes_for(site)} for site in sites
             }
 
-        byte_count = 8 * asked.length
+        byte_count = 8 * round_terms.length
         masked = {}
         for site, answer in self._ask(requests).items():
             words = _masked_bytes(answer)
@@ -808,7 +818,7 @@ class _Run:
         Parameters
         ----------
         answers : dict
-            What the sites answered, by their indices.
+            The answers of the sites, by their indices.
 
         Returns
         -------
@@ -834,7 +844,7 @@ def _masked_bytes(answer: Any) -> bytes:
     Parameters
     ----------
     answer : object
-        What arrived from the site, which may be anything.
+        The site's answer, which may be anything.
 
     Returns
     -------

@@ -1,10 +1,11 @@
 """What the rounds of a plan ask, one after the other, and what follows from their sums.
+Several sites release a statistic together, by one noisy sum per round. A `Schedule`
+tells server and sites which sum is formed next. It depends only on the plan and on the
+sums that were released so far.
 
-A `Schedule` tells server and sites which noisy sum is formed next. It depends on the
-plan and on the sums that were released so far, and on nothing else. In a
-`FixedSchedule` the questions of all rounds are known in advance, and only the points at
-which they are asked depend on earlier rounds. `curvedp.federated.cluster_schedule` has
-the other kind.
+In a `FixedSchedule` the questions of all rounds are known in advance, and only the
+points at which they are asked depend on earlier rounds.
+`curvedp.federated.cluster_schedule` has the other kind.
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +36,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AskedSum:
+class RoundTerms:
     """The public terms of the noisy sum that one round forms.
 
     Attributes
@@ -43,7 +44,7 @@ class AskedSum:
     index : int
         The number of the round.
     public_state : JSON value
-        What is public before the round. The question depends on it, and the server
+        The public state before the round. The question depends on it, and the server
         sends it to all sites.
     length : int
         The number of entries of the sum.
@@ -56,7 +57,7 @@ class AskedSum:
     exponent : int
         The k of the grid 2^-k.
     details : mapping
-        What a certificate records of the round beside these numbers.
+        Further facts about the round for its record in a certificate.
     """
 
     index: int
@@ -112,23 +113,23 @@ class Schedule(ABC):
         return None
 
     @abstractmethod
-    def next_sum(self, rounds: Sequence[Round]) -> AskedSum | None:
+    def next_sum(self, rounds: Sequence[Round]) -> RoundTerms | None:
         """Return the terms of the sum that is formed next, or None after the last one.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
 
     @abstractmethod
-    def asked_sums(self, rounds: Sequence[Round]) -> list[AskedSum]:
+    def terms_of_rounds(self, rounds: Sequence[Round]) -> list[RoundTerms]:
         """Return the terms of all sums of a finished run.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -137,7 +138,7 @@ class Schedule(ABC):
         """
 
     @abstractmethod
-    def read_questions(self, index: int, stated: Any) -> list[AskedSum]:
+    def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
         """Return what a round asks, and what earlier rounds must have asked before it.
 
         Parameters
@@ -150,7 +151,7 @@ class Schedule(ABC):
 
         Returns
         -------
-        list of AskedSum
+        list of RoundTerms
             The last one is the question of the round. Those before it are the questions
             of earlier rounds that follow from the stated state, if any do: a site that
             has answered other ones was told another past.
@@ -162,12 +163,14 @@ class Schedule(ABC):
         """
 
     @abstractmethod
-    def site_sum(self, asked: AskedSum, class_rows: Sequence[Any]) -> np.ndarray:
+    def site_sum(
+        self, round_terms: RoundTerms, class_rows: Sequence[Any]
+    ) -> np.ndarray:
         """Return a site's part of a sum, before noise and masks. It is NOT private.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             What `read_questions` returned for the round.
         class_rows : sequence
             The site's contributions, one entry for each class.
@@ -185,7 +188,7 @@ class Schedule(ABC):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
 
         Raises
         ------
@@ -196,19 +199,19 @@ class Schedule(ABC):
     @abstractmethod
     def confirmed_questions(
         self, rounds: Sequence[Round], stated_states: Sequence[Any]
-    ) -> list[AskedSum]:
+    ) -> list[RoundTerms]:
         """Return the questions that follow from the sums of a run.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released, as the server states it.
+            The released sums of all rounds, as the server states them.
         stated_states : sequence
             The public states as the server states them.
 
         Returns
         -------
-        list of AskedSum
+        list of RoundTerms
             The question of each round. A round whose stated state does not follow from
             the sums is left out.
         """
@@ -224,13 +227,13 @@ class Schedule(ABC):
         return list(public_states)
 
     def released_integers(
-        self, asked: AskedSum, total: Sequence[int] | np.ndarray
+        self, round_terms: RoundTerms, total: Sequence[int] | np.ndarray
     ) -> list[int]:
         """Return the integers that are released of a noisy sum.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the sum.
         total : sequence of int
             The noisy sum, in units of the grid.
@@ -267,29 +270,29 @@ class FixedSchedule(Schedule):
         for index in self._indices:
             self.plan.noise_layers(index)
 
-    def next_sum(self, rounds: Sequence[Round]) -> AskedSum | None:
+    def next_sum(self, rounds: Sequence[Round]) -> RoundTerms | None:
         """Return the terms of the sum that is formed next, or None after the last one.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What the rounds so far have released.
+            The released sums of the rounds so far.
         """
         if len(rounds) >= len(self._indices):
             return None
-        return self._asked(len(rounds), self.plan.replay(rounds)[-1].tolist())
+        return self._round_terms(len(rounds), self.plan.replay(rounds)[-1].tolist())
 
-    def asked_sums(self, rounds: Sequence[Round]) -> list[AskedSum]:
+    def terms_of_rounds(self, rounds: Sequence[Round]) -> list[RoundTerms]:
         """Return the terms of all sums of a finished run, without public states.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released. Not used: all terms are known in advance.
+            The released sums of all rounds. Not used: all terms are known in advance.
         """
-        return [self._asked(index, None) for index in self._indices]
+        return [self._round_terms(index, None) for index in self._indices]
 
-    def read_questions(self, index: int, stated: Any) -> list[AskedSum]:
+    def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
         """Return what a round asks at a stated array of public numbers.
 
         Parameters
@@ -297,7 +300,7 @@ class FixedSchedule(Schedule):
         index : int
             The number of the round.
         stated : object
-            What arrived from the server.
+            The server's message, which may be anything.
 
         Raises
         ------
@@ -306,21 +309,23 @@ class FixedSchedule(Schedule):
         """
         state_rows = np.array(stated, dtype=np.float64)
         self.plan.ball_kernel.read_states(state_rows)
-        return [self._asked(index, state_rows.tolist())]
+        return [self._round_terms(index, state_rows.tolist())]
 
-    def site_sum(self, asked: AskedSum, class_rows: Sequence[Any]) -> np.ndarray:
+    def site_sum(
+        self, round_terms: RoundTerms, class_rows: Sequence[Any]
+    ) -> np.ndarray:
         """Return a site's sums over its records of each class.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The question of the round.
         class_rows : sequence of arrays
             The records of each class.
         """
-        state_rows = np.array(asked.public_state, dtype=np.float64)
+        state_rows = np.array(round_terms.public_state, dtype=np.float64)
         class_sums = [
-            self.plan.rounded_sum(asked.index, state_rows, records, label)
+            self.plan.rounded_sum(round_terms.index, state_rows, records, label)
             for label, records in enumerate(class_rows)
         ]
         return np.asarray(np.sum(class_sums, axis=0))
@@ -335,7 +340,7 @@ class FixedSchedule(Schedule):
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released.
+            The released sums of all rounds.
         """
         plan = self.plan
         precisions = []
@@ -351,13 +356,13 @@ class FixedSchedule(Schedule):
 
     def confirmed_questions(
         self, rounds: Sequence[Round], stated_states: Sequence[Any]
-    ) -> list[AskedSum]:
+    ) -> list[RoundTerms]:
         """Return the questions at stated points that agree with a replay, up to rounding.
 
         Parameters
         ----------
         rounds : sequence of Round
-            What all rounds have released, as the server states it.
+            The released sums of all rounds, as the server states them.
         stated_states : sequence
             The public states as the server states them.
         """
@@ -369,10 +374,10 @@ class FixedSchedule(Schedule):
         ):
             state_rows = np.array(stated, dtype=np.float64)
             if kernel.agrees_up_to_rounding(state_rows, recomputed):
-                confirmed.append(self._asked(index, state_rows.tolist()))
+                confirmed.append(self._round_terms(index, state_rows.tolist()))
         return confirmed
 
-    def _asked(self, index: int, public_state: Any) -> AskedSum:
+    def _round_terms(self, index: int, public_state: Any) -> RoundTerms:
         """Return the terms of the sum of a round.
 
         Parameters
@@ -380,10 +385,10 @@ class FixedSchedule(Schedule):
         index : int
             The number of the round.
         public_state : JSON value
-            What is public before the round.
+            The public state before the round.
         """
         plan = self.plan
-        return AskedSum(
+        return RoundTerms(
             index=index,
             public_state=public_state,
             length=plan.sum_length(index),

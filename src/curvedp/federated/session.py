@@ -1,5 +1,4 @@
 """Building blocks for secure sums: sites add up vectors and nobody sees a single one.
-
 `Session` holds the public terms that the sites (hospitals, say) and the server agree on
 beforehand. The functions are key agreement, key derivation, key streams, hash chains
 and Shamir's secret sharing; `masking.py` combines them into the protocol.
@@ -192,7 +191,7 @@ def derive_key(secret: bytes, *info: bytes | int) -> bytes:
     secret : bytes
         The secret.
     *info : bytes or int
-        What the key is for, such as the name of a purpose and the number of a round.
+        The purpose of the key, such as a name and the number of a round.
         Each part enters with its length, so that different purposes never give the
         same key.
 

@@ -1,5 +1,4 @@
 """One site (a hospital, say) of a release that several sites compute together.
-
 The site holds its records, its signing key and its ledger, and may refuse to take part.
 It answers the requests of a server that it does not trust. The plan states in advance
 which noisy sums are formed, or from which public rule they follow (experimental).
@@ -23,7 +22,7 @@ from curvedp.federated.masking import Party, Request
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan
 from curvedp.federated.release import FederatedMechanism, certificate_of, hash_question
-from curvedp.federated.schedule import AskedSum, Round
+from curvedp.federated.schedule import Round, RoundTerms
 from curvedp.ledger import Ledger
 from curvedp.randomness import Source
 from curvedp.records.persons import encode_persons
@@ -72,7 +71,7 @@ class Site(Party):
     Raises
     ------
     ParameterError
-        If the records are not those of the plan, by number, shape, classes or persons.
+        If the number, shape, classes or persons of the records are not as in the plan.
 
     Examples
     --------
@@ -230,17 +229,17 @@ class Site(Party):
         if str(round) in self.state["masked"]:
             raise FederationRefused("this round has been answered")
         # This raises if the server states what cannot be public before this round.
-        *earlier, asked = self.plan.schedule.read_questions(round, request["at"])
+        *earlier, round_terms = self.plan.schedule.read_questions(round, request["at"])
         self._check_earlier_rounds(earlier)
-        question_hash = hash_question(asked)
+        question_hash = hash_question(round_terms)
         self._pay()
 
         with quiet_about_records():
-            site_sum = self.plan.schedule.site_sum(asked, self._class_rows)
-        masked = self.mask(round, question_hash, site_sum + self._noise(asked))
+            site_sum = self.plan.schedule.site_sum(round_terms, self._class_rows)
+        masked = self.mask(round, question_hash, site_sum + self._noise(round_terms))
         return {"masked": masked.astype("<u8").tobytes().hex()}
 
-    def _check_earlier_rounds(self, earlier_questions: list[AskedSum]) -> None:
+    def _check_earlier_rounds(self, earlier_questions: list[RoundTerms]) -> None:
         """Refuse a question that contradicts what this site was asked before.
 
         If the question of a round follows from all earlier sums, the shares of the
@@ -249,8 +248,8 @@ class Site(Party):
 
         Parameters
         ----------
-        earlier_questions : list of AskedSum
-            What earlier rounds must have asked, as it follows from the server's
+        earlier_questions : list of RoundTerms
+            The terms of earlier rounds, as it follows from the server's
             statement; empty if questions do not depend on earlier sums.
 
         Raises
@@ -258,19 +257,19 @@ class Site(Party):
         FederationRefused
             If this site has not answered the same questions in all these rounds.
         """
-        for asked in earlier_questions:
-            answered_hash = self.state["masked"].get(str(asked.index))
-            if answered_hash != hash_question(asked).hex():
+        for round_terms in earlier_questions:
+            answered_hash = self.state["masked"].get(str(round_terms.index))
+            if answered_hash != hash_question(round_terms).hex():
                 raise FederationRefused(
                     "the stated sums are not those on which earlier questions depended"
                 )
 
-    def _noise(self, asked: AskedSum) -> np.ndarray:
+    def _noise(self, round_terms: RoundTerms) -> np.ndarray:
         """Return this site's part of the noise of a round.
 
         Parameters
         ----------
-        asked : AskedSum
+        round_terms : RoundTerms
             The terms of the round's sum.
 
         Returns
@@ -278,8 +277,8 @@ class Site(Party):
         array of int64, shape (length,)
             The noise, in units of the grid.
         """
-        seed = self.seed(asked.index)
-        return site_noise(asked.layers, seed, asked.length, self._source)
+        seed = self.seed(round_terms.index)
+        return site_noise(round_terms.layers, seed, round_terms.length, self._source)
 
     def _pay(self) -> None:
         """Charge the ledger for the whole release, unless that was done before.
@@ -360,7 +359,8 @@ class Site(Party):
         """
         questions = self.plan.schedule.confirmed_questions(rounds, stated_points)
         confirmed_hashes = {
-            str(asked.index): hash_question(asked).hex() for asked in questions
+            str(round_terms.index): hash_question(round_terms).hex()
+            for round_terms in questions
         }
 
         # Every sum that names this site, and every question it answered, must be
@@ -470,7 +470,7 @@ class Site(Party):
         Raises
         ------
         ParameterError
-            If shapes, classes, persons or counts are not those of the plan, or a person
+            If shapes, classes, persons or counts are not as in the plan, or a person
             has records in several classes.
         """
         kernel = self.plan.kernel

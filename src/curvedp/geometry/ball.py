@@ -471,9 +471,8 @@ def _move_into_ball(
     velocity = M.log(center, points)
     is_movable = (distance < math.inf) & _is_finite(xp, M, velocity)
     velocity = _where_points(xp, M, is_movable, velocity, 0.0)
-    shrink = xp.where(
-        is_movable & (distance > radius), radius / distance, xp.ones_like(distance)
-    )
+    must_shrink = is_movable & (distance > radius)
+    shrink = xp.where(must_shrink, radius / distance, xp.ones_like(distance))
     if radius > M.float_set.safe_radius:
         shrink = xp.minimum(shrink, _safe_shrink_factor(M, center, points))
     moved = _shortened_exp(xp, M, center, radius, velocity, shrink)
@@ -589,7 +588,9 @@ def _is_finite(xp: Any, M: Manifold, X: Array) -> Array:
     return xp.all(xp.isfinite(X), axis=point_axes)
 
 
-def _as_floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -> Array:
+def _as_floating(
+    xp: Any, name: str, x: Array, M: Manifold, on_device: Any = None
+) -> Array:
     """Return the argument as an array of floats whose last axes fit the manifold.
 
     Parameters
@@ -602,7 +603,7 @@ def _as_floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -
         The argument that the caller passes as points or records.
     M : Manifold
         The manifold of the points.
-    where : device, optional
+    on_device : device, optional
         The device that the array is put on.
 
     Returns
@@ -616,7 +617,7 @@ def _as_floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -
         If x does not consist of real numbers or has another shape.
     """
     try:
-        x = xp.asarray(x, device=where)
+        x = xp.asarray(x, device=on_device)
         if xp.isdtype(x.dtype, "complex floating"):
             raise TypeError
         if x.dtype not in (xp.float32, xp.float64):
@@ -624,7 +625,8 @@ def _as_floating(xp: Any, name: str, x: Array, M: Manifold, where: Any = None) -
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be an array of real numbers") from None
     shape = M.point_shape
-    if x.ndim < len(shape) or tuple(x.shape[x.ndim - len(shape) :]) != shape:
+    n_leading_axes = x.ndim - len(shape)
+    if n_leading_axes < 0 or tuple(x.shape[n_leading_axes:]) != shape:
         raise ParameterError(
             f"{name} has shape {tuple(x.shape)}, but points of {M!r} end in {shape}"
         )

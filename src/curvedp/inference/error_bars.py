@@ -1,7 +1,7 @@
-"""The error bars that are printed with a release: of the population, and of the noise.
-What a reader takes for the error bar of a mean is that of the population from which the
-records are drawn. It is listed first. The error bar of the noise alone says how far the
-release is from the statistic of the records that were read.
+"""The two error bars that are printed with a release, as sentences.
+The first is about the population from which the records were drawn: readers expect this
+one. The second is about the noise alone: how far the release is from the statistic of
+the records that were read. Both come from confidence regions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,8 @@ from curvedp.geometry import Rotations, Sphere, Torus
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.shapes import Region
 
-# Returns the region, or one region for each class, for a level and what it is of.
+# A function of a level and a target ("population" or "records"), which returns the
+# region, or one region for each class.
 RegionBuilder = Callable[[float, str], Region | Mapping[Any, Region]]
 
 # Spaces whose distances are angles in radians.
@@ -27,8 +28,8 @@ _TITLES = {
 }
 
 
-# A released point that is farther from the center of its region than this fraction of the
-# radius is said to be so.
+# The sentence mentions a released point that is farther from the center of its region
+# than this fraction of the radius.
 _SMALL_SHIFT = 0.1
 
 
@@ -40,7 +41,7 @@ class ErrorBar(NamedTuple):
     of : {"population", "records"}
         What the region is about.
     regions : list of Region
-        One for each released value; empty where no theorem gives any.
+        One for each released value; empty if no theorem gives a region.
     sentence : str
         The error bar in words, or why there is none.
     """
@@ -51,7 +52,7 @@ class ErrorBar(NamedTuple):
 
     @property
     def radius(self) -> float | None:
-        """The largest radius; None where there is no region."""
+        """The largest radius of the regions; None if there are none."""
         return max((region.radius for region in self.regions), default=None)
 
 
@@ -71,16 +72,17 @@ def error_bars(
     level : float
         The coverage of both error bars, between 0 and 1.
     describe : callable
-        Returns the message of a refusal in the words of a front end, such as the
-        command line.
+        Returns the message of an error in the words of a front end, such as the command
+        line.
     released : sequence of array
         The released values, one for each region. The center of a region may be another
-        point: the release is the better estimate, and the theorem is about the center.
+        point than the released value: the release is the better estimate, but the
+        theorem is about the center.
 
     Returns
     -------
     list of ErrorBar
-        Two error bars; one without regions says in words why there are none.
+        Two error bars. The sentence of one without regions says why there are none.
     """
     return [
         _error_bar(build_region, level, of, describe, released)
@@ -100,7 +102,7 @@ def is_angular(manifold: Manifold) -> bool:
 
 
 def distance_sentence(manifold: Manifold, distance: float) -> str:
-    """Return a distance in words, with its degrees if it is an angle.
+    """Return a distance as text, with degrees if it is an angle.
 
     Parameters
     ----------
@@ -129,6 +131,8 @@ def _error_bar(
 ) -> ErrorBar:
     """Return the error bar for one target, with its sentence.
 
+    Called by `error_bars` for each of the two targets.
+
     Parameters
     ----------
     build_region : callable
@@ -138,23 +142,27 @@ def _error_bar(
     of : {"population", "records"}
         The target.
     describe : callable
-        Returns the message of a refusal in the words of a front end.
+        Returns the message of an error in the words of a front end.
     released : sequence of array
         The released values, one for each region, or none.
 
     Returns
     -------
     ErrorBar
-        Without regions if the builder refuses, and then with its reason.
+        The regions, and a sentence. If the builder raises an error there are no regions,
+        and the sentence gives the reason.
     """
     title = _TITLES[of].format(level=level)
     try:
-        built = build_region(level, of)
+        region_or_regions = build_region(level, of)
     except ParameterError as refusal:
         return ErrorBar(of, [], f"{title}: none; {describe(refusal)}")
 
     # One region, or one for each class.
-    regions_by_name = built if isinstance(built, Mapping) else {"": built}
+    if isinstance(region_or_regions, Mapping):
+        regions_by_name = region_or_regions
+    else:
+        regions_by_name = {"": region_or_regions}
     regions = list(regions_by_name.values())
     widest = max(regions, key=lambda region: region.radius)
     if any(region.is_as_wide_as_ball for region in regions):
@@ -166,12 +174,12 @@ def _error_bar(
         f"{name} {distance_sentence(region.manifold, region.radius)}"
         for name, region in regions_by_name.items()
     )
-    together = ", all at once"
+    simultaneity = ", all at once"
     if len(regions) == 1:
         radii = radius_sentence(widest)
-        together = ""
+        simultaneity = ""
     sentence = (
-        f"{title}: within {radii}{together}{_shift_clause(regions, released)}; "
+        f"{title}: within {radii}{simultaneity}{_shift_clause(regions, released)}; "
         f"it is the {100 * level:g}% region of "
         f"{widest.description}; {widest.theorem}"
     )
@@ -179,11 +187,14 @@ def _error_bar(
 
 
 def _shift_clause(regions: list[Region], released: Sequence[np.ndarray]) -> str:
-    """Return a clause that says that regions lie about other points than the released.
+    """Return a clause that says how far region centers are from the released points.
+
+    Used in the sentence of an error bar.
 
     Parameters
     ----------
     regions : list of Region
+        The regions of one error bar.
     released : sequence of array
         The released values, one for each region, or none.
 
@@ -211,14 +222,14 @@ def _shift_clause(regions: list[Region], released: Sequence[np.ndarray]) -> str:
 
 
 def radius_sentence(region: Region) -> str:
-    """Return the radius of a region in words; for a mean direction it is its α95.
+    """Return the radius of a region as text; for a mean direction, name it α95.
 
-    A region that is all of the ball of the records is not called so.
+    A region as wide as the ball of the records is not given that name.
 
     Parameters
     ----------
     region : Region
-        The region, whose manifold and target decide about the words.
+        The region. Its manifold and its target determine the text.
 
     Returns
     -------

@@ -41,7 +41,7 @@ class PermutationTest:
     level : float
         The largest probability of a rejection if the hypothesis is true.
     statistic : str
-        What was compared, in words.
+        The name of the statistic that was compared.
     certificate : Certificate
         Why this may be published.
     """
@@ -132,7 +132,7 @@ def k_sample_test(
             parameter="of",
             value=of,
         )
-    # Everything that can be refused is refused before anything is paid.
+    # Wrong arguments raise an error before the ledger is charged.
     check_payer(ledger, label)
     with quiet_about_records():
         arrays = read_samples(manifold, samples)
@@ -303,9 +303,9 @@ def _average_persons(
     radius: float | None,
     statistic: type[KernelStatistic],
 ) -> list[np.ndarray]:
-    """Return one record for each person of each sample: the Fréchet mean of their records.
+    """Replace each person's records by their Fréchet mean, in every sample.
 
-    With `groups` a test protects people, so that each person must count as one record.
+    With `groups` a test protects people, so each person must count as one record.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def _average_persons(
     center, radius
         The public ball into which records are clipped first.
     statistic : type of KernelStatistic
-        It says whether row i of every sample belongs to the same pair.
+        Its `is_paired` says whether row i of every sample belongs to the same pair.
 
     Returns
     -------
@@ -336,7 +336,7 @@ def _average_persons(
 
 
 def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
-    """Return the statistic's unit of privacy that is about people.
+    """Return the unit of privacy of a test that protects people.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def _person_unit(statistic: type[KernelStatistic]) -> ProtectedUnit:
     Returns
     -------
     ProtectedUnit
-        Such as a person within their class: people do not change samples.
+        Such as a person within their class, for people who do not change samples.
 
     Raises
     ------

@@ -175,7 +175,7 @@ class KernelStatistic(Statistic):
         """
         point_shape = self.manifold.point_shape
         origin = canonical_center(self.manifold, self.center)
-        parts = []
+        coordinates_of_samples = []
         sized_samples = zip(self.sizes, samples, strict=True)
         for number, (size, sample) in enumerate(sized_samples, 1):
             array = to_float_records(f"sample {number}", sample, point_shape)
@@ -185,10 +185,10 @@ class KernelStatistic(Statistic):
                     f"sample {number} has shape {array.shape}, not {expected}"
                 )
             canonical = carry_records(self.manifold, self.center, array)
-            parts.append(
+            coordinates_of_samples.append(
                 ball_coordinates(self.manifold, origin, self.radius, canonical)
             )
-        return np.concatenate(parts)
+        return np.concatenate(coordinates_of_samples)
 
     def kernel(self, z: np.ndarray) -> np.ndarray:
         """Return the Gaussian kernel exp(−|z_x − z_y|²/2ℓ²) of all pairs of records.

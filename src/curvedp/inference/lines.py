@@ -242,7 +242,7 @@ def line_region(
     Returns
     -------
     LineRegion
-        The region of the footpoint, with those of velocity and predictions.
+        The regions of the footpoint, the velocity and the predictions.
     """
     manifold = statistic.manifold
     n_predictors = len(statistic.x_range)
@@ -259,11 +259,11 @@ def line_region(
     if n_predictors == 1:
         # Like `PrivateGeodesicRegression`, the region states the footpoint at the lower
         # end of the predictor's range, where the centered predictor is −½.
-        foot = pairs.predictions_at(np.full(1, -MAX_PREDICTOR))
-        velocity = np.asarray(manifold.transport(p, foot.center, velocities[0]))
+        footpoint = pairs.predictions_at(np.full(1, -MAX_PREDICTOR))
+        velocity = np.asarray(manifold.transport(p, footpoint.center, velocities[0]))
     else:
-        foot = pairs.predictions_at(np.full(n_predictors, 0.0))
-        velocity = np.asarray(manifold.transport(p, foot.center, velocities))
+        footpoint = pairs.predictions_at(np.full(n_predictors, 0.0))
+        velocity = np.asarray(manifold.transport(p, footpoint.center, velocities))
 
     if pairs.is_bounded:
         speed = float(np.linalg.norm(manifold.norm(p, velocities)))
@@ -277,8 +277,8 @@ def line_region(
         theorem = _ASYMPTOTIC + theorem
     return LineRegion(
         manifold,
-        foot.center,
-        foot.radius,
+        footpoint.center,
+        footpoint.radius,
         level,
         of,
         _DESCRIPTION.format(of),
@@ -423,6 +423,8 @@ def _solve_linearization(
 
 def _part_quantile(draw: NoisyDraw, size: int, level: float) -> float:
     """Return the quantile of the length of the noise in some of the drawn numbers.
+
+    Called for each of the three parts of a released linearization.
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ Level = Annotated[
 ]
 
 
-def _refuse_permutations(level: float, permutations: int) -> ParameterError:
-    """Return the refusal of too few permutations to ever reject, or of too many.
+def _permutations_error(level: float, permutations: int) -> ParameterError:
+    """Return the error for too few permutations to ever reject, or for too many.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _attained_level(level: float, permutations: int) -> float:
     """
     n_allowed = floor(level * (permutations + 1))
     if n_allowed < 1 or permutations > _MAX_PERMUTATIONS:
-        raise _refuse_permutations(level, permutations)
+        raise _permutations_error(level, permutations)
     return n_allowed / (permutations + 1)
 
 
@@ -183,7 +183,7 @@ class PermutationMechanism(Mechanism):
         """
         super().__post_init__()
         if self.n_allowed < 1 or self.permutations > _MAX_PERMUTATIONS:
-            raise _refuse_permutations(self.level, self.permutations)
+            raise _permutations_error(self.level, self.permutations)
         if self.level != self.n_allowed / (self.permutations + 1):
             raise ParameterError(
                 "must be a multiple of 1/(permutations + 1); see at_level",
@@ -304,7 +304,7 @@ class PermutationMechanism(Mechanism):
     def _noise_on_one_number(self) -> IsotropicMechanism:
         """The mechanism that adds the same noise to one number of this sensitivity.
 
-        The decision is a function of such a number, so that its profile is the test's.
+        The decision is a function of such a number, so the test has the same profile.
         """
         kind = _NOISE_MECHANISMS[self.noise]
         return kind(Euclidean(1), self.sensitivity, self.scale)
@@ -330,7 +330,7 @@ class PermutationMechanism(Mechanism):
         Raises
         ------
         ParameterError
-            For a wrong shape or type, never for what a record holds.
+            For a wrong shape or type, never because of the value of a record.
         """
         return np.asarray(self.statistic.coordinates(data))
 
@@ -464,7 +464,7 @@ class PermutationMechanism(Mechanism):
         Raises
         ------
         ParameterError
-            If the certificate records anything else than one bit.
+            If the certificate records anything other than one bit.
         """
         # Draws are replayed in units of the grid; the recorded bit is a whole number.
         replayed_values = replay_draws(certificate.release["integers"])(np.empty(1))

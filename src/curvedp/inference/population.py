@@ -1,9 +1,9 @@
 """Asymptotic confidence regions for the Fréchet mean of a population.
-They are for releases that no finite-sample theorem covers: means in a ball that was
-found privately, and means in wide balls. The mean logarithm of n independent records is
+Used for releases that no finite-sample theorem covers: means in a ball that was found
+privately, and means in wide balls. The mean logarithm of n independent records is
 nearly normal (central limit theorem). Its covariance has a trace of at most V/n, where
-V is the mean squared distance of the records, released beside the mean or bounded by
-the ball. The proofs are in docs/theory/inference.md, "Regions of the population".
+V is the mean squared distance of the records, released with the mean or bounded by the
+ball. The proofs are in docs/theory/inference.md, "Regions of the population".
 """
 
 from math import inf, sqrt
@@ -42,16 +42,16 @@ _LONGEST_SHARE = 0.05
 _MAX_ROUNDS = 50
 _FIXED_POINT_EXCESS = 1e-4
 
-# Quantiles of noise and sampling error together are those of this many draws from a
-# public seed. Their standard error is below half a percent, for which the margin
-# stands.
+# Quantiles of noise and sampling error together are computed from this many simulated
+# draws with a public seed. Their standard error is below half a percent, which the
+# margin covers.
 _SIMULATED_DRAWS = 40_000
 _SIMULATION_MARGIN = 1.01
 _SEED = 20240229
 
 
 class Variability(NamedTuple):
-    """What is known of the variance of the records' logarithms.
+    """Bounds on the variance of the records' logarithms.
 
     Attributes
     ----------
@@ -200,21 +200,21 @@ def _shape_from_gradient(
 def _variability(draw: NoisyDraw, failure: float) -> Variability:
     """Return bounds on the variance of the records' logarithms at the base of a draw.
 
-    The variance is the mean square less the squared length of the mean logarithm, which
-    is at least the drawn length less the quantile of the noise.
+    The variance is the mean square minus the squared length of the mean logarithm. That
+    length is at least the drawn length minus the quantile of the noise.
 
     Parameters
     ----------
     draw : NoisyDraw
-        What was drawn.
+        The drawn mean logarithm, possibly with a mean square.
     failure : float
         The probability with which one of the bounds may fail.
 
     Returns
     -------
     Variability
-        Bounds that hold together but for that probability; without a released mean
-        square, those that the ball gives.
+        Bounds that hold together except with that probability. Without a released mean
+        square, they follow from the ball.
     """
     largest = draw.max_length**2
     mean_square = mean_square_bound(draw, _MEAN_SQUARE_SHARE * failure)
@@ -302,6 +302,8 @@ def _radius_about_mean(
 ) -> float:
     """Return the radius about a drawn mean within which the population's mean lies.
 
+    Called by `_shape_from_mean` in each round of its iteration.
+
     Parameters
     ----------
     manifold : Manifold
@@ -324,7 +326,8 @@ def _radius_about_mean(
         stretched_std = chart_stretch(manifold, ball.radius) * sampling_std
         quantile = noise_and_sampling_quantile(draw, stretched_std**2, level)
         return exp_stretch(manifold, ball.radius) * quantile
-    # The noise is not flat: each of the two errors has half of the failures.
+    # The noise is on the manifold, and not in one flat space with the sampling error. So
+    # the two errors are bounded separately, each with half of the failure probability.
     half = (1 - level) / 2
     [noise] = noise_quantiles(draw, [1 - half])
     return noise + sampling_std * -float(ndtri(half / 2))

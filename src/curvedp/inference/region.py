@@ -57,8 +57,8 @@ from curvedp.statistics.tangent_moments import (
 # Statistics whose region is one of their mean.
 _TANGENT_MOMENTS = (TangentMoments, TangentMomentsSum, SearchedTangentMoments)
 
-# The ball into which records were clipped, in words, for those kinds of draws for which
-# it is not the public ball.
+# The ball into which records were clipped, in words, for the kinds of draws that do not
+# use the public ball.
 _BALL_WORDS = {"gradient": "the ball that was used", "counts": "the public outer ball"}
 
 # A region for a mean is of little use if its radius exceeds this fraction of the
@@ -70,7 +70,7 @@ _CHART_MECHANISMS = ("tangent-gaussian", "tangent-laplace")
 
 
 class _ReleasedDraw(NamedTuple):
-    """What a mechanism has drawn, rebuilt from a certificate.
+    """The draw of a mechanism, rebuilt from a certificate.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class _ReleasedDraw(NamedTuple):
     recorded_draw : NoisyDraw
         The drawn numbers, with the noise law.
     clipped_variance : ClippedVariance or None
-        For a variance in a private ball: what is known of the records outside it.
+        For a variance in a private ball: what is known about the records outside it.
     """
 
     mechanism: Mechanism
@@ -152,7 +152,7 @@ def region_of(
 def _cached_region(
     certificate: Certificate, level: float, of: str, components: int | None
 ) -> Region:
-    """Return the confidence region of a certificate; cached.
+    """Return the confidence region of a certificate.
 
     The result is cached, because reports and warnings need the same regions.
 
@@ -337,7 +337,9 @@ def _check_same_target(first: Certificate, second: Certificate) -> None:
 
 
 def _released_draw(certificate: Certificate) -> _ReleasedDraw:
-    """Rebuild from a certificate what its mechanism has drawn.
+    """Rebuild the draw of a mechanism from its certificate.
+
+    Called before any region is computed.
 
     Parameters
     ----------
@@ -483,7 +485,7 @@ def _build_region(
     if isinstance(statistic, PointStatistic):
         center = statistic.to_data_frame(center[None])[0]
 
-    # What a reader must know of the region, in words.
+    # What a reader must know about the region, in words.
     is_as_wide_as_ball = shape.is_as_wide_as_ball
     if isinstance(statistic, FrechetMean) and statistic.value_ball is not None:
         is_as_wide_as_ball |= shape.radius >= statistic.value_ball.radius
@@ -511,10 +513,10 @@ def _population_shape(
 ) -> tuple[Manifold, Shape]:
     """Return the manifold and the shape of a region for the population's statistic.
 
-    Where the mean square of the records was released beside their mean, the region is
-    asymptotic. Else it is a finite-sample one: half of 1 − level is spent on the noise,
-    half on the sample. Where no finite-sample theorem covers a mean, the region is
-    asymptotic and takes the variance of the records from the ball.
+    If the mean square of the records was released with their mean, the region is
+    asymptotic. Otherwise it is a finite-sample region: half of 1 − level is spent on
+    the noise, half on the sample. If no finite-sample theorem covers a mean, the region
+    is asymptotic, and the ball bounds the variance of the records.
 
     Parameters
     ----------
@@ -559,12 +561,12 @@ def _describe_clipping(clipped: ClippedVariance) -> str:
     Parameters
     ----------
     clipped : ClippedVariance
-        What is known of the records outside the ball.
+        What is known about the records outside the ball.
 
     Returns
     -------
     str
-        A sentence for the place of the theorem.
+        A sentence that replaces the theorem.
     """
     outside = "some"
     if clipped.share_outside is not None:
@@ -709,6 +711,8 @@ def _describe(
     unit_words: str,
 ) -> str:
     """Return what a region is about, in words.
+
+    The text is the `description` of a `Region`.
 
     Parameters
     ----------

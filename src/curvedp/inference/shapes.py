@@ -1,6 +1,6 @@
-"""Confidence sets for what a mechanism has drawn, by one theorem for each kind of draw.
-A `NoisyDraw` holds a noisy number and says which unknown quantity it was made about; a
-`Shape` is the set in which that quantity lies with a stated probability.
+"""Confidence sets for the true value behind a noisy draw, one theorem per kind of draw.
+A `NoisyDraw` is a noisy number, and names the unknown quantity that it estimates. A
+`Shape` is a set that contains this quantity with a stated probability.
 
 The functions in `SHAPES` turn a `NoisyDraw` into a `Shape`, and
 `curvedp.inference.region` turns that into a public `Region`. The proofs are in
@@ -66,7 +66,7 @@ class ChartBall(NamedTuple):
     drawn : array of shape (dim,)
         The coordinates that were drawn.
     quantile : float
-        The largest distance of coordinates in the set from those that were drawn.
+        The largest distance of coordinates in the set from the drawn coordinates.
     reach : float
         The largest length of coordinates in the set.
     """
@@ -233,7 +233,7 @@ class Region:
         Raises
         ------
         ParameterError
-            If the points have another shape than those of the manifold.
+            If the points do not have the shape of points of the manifold.
         """
         points = _validate.array("points", points)
         point_shape = self.manifold.point_shape
@@ -566,8 +566,8 @@ def step_after_gradient(
     # The root mean square distance from w, which bounds those from all later points.
     spread = min(root_mean_square, farthest_record)
     lowest, highest = mean_hessian_bounds(manifold, farthest, spread)
-    # A refusal here would depend on the draw, and what is not refused would then cover
-    # less often than it says.
+    # An error here would depend on the draw, and the regions that are returned would then
+    # cover the mean less often than they claim.
     is_convex_nearby = distance_to_center + longest_gradient < manifold.convexity_radius
     if not (is_convex_nearby and lowest > 0):
         return None
@@ -580,7 +580,7 @@ def step_after_gradient(
 
 
 def mean_square_bound(draw: NoisyDraw, failure_probability: float) -> float:
-    """Bound the mean squared length of the logarithms that a draw is the mean of.
+    """Bound the mean squared length of the logarithms whose noisy mean was drawn.
 
     The bound is the released mean square plus a quantile of its Gaussian noise.
 
@@ -919,7 +919,7 @@ class GaussianBound(NamedTuple):
     sigma : float
         The deviation of the Gaussian noise.
     failure_probability : float
-        What remains of the failure probability after the part that is spent on the
+        The rest of the failure probability, after the part that is spent on the
         comparison of the two noises.
     """
 

@@ -1,9 +1,8 @@
-"""Error bars for what is computed from synthetic records.
-Whoever analyses a synthetic file as if its records were real forgets three errors: the
-real records are a sample, the release added noise, and the file is a sample of the
-released law. `combine_synthetic` estimates all three from the certificate, without data
-and without budget; docs/theory/synthetic-records.md, "What a file does not know", has
-the reasoning.
+"""Error bars for numbers that are computed from synthetic records.
+An analysis that treats synthetic records as real ones ignores three errors: the real
+records are a sample, the release added noise, and the file is a sample of the released
+law. `combine_synthetic` estimates all three from the certificate, without data and
+without budget. See docs/theory/synthetic-records.md, "What a file does not know".
 """
 
 from collections.abc import Callable
@@ -27,27 +26,28 @@ from curvedp.statistics.population import (
 # No simulated release reads more records; with more real ones, error bars are too wide.
 _MAX_RECORDS = 20_000
 
-# What is computed from synthetic records: a number, or an array of numbers.
+# A function that computes a number or an array of numbers from synthetic records.
 Analysis = Callable[[SyntheticRecords], Any]
 
 
 class SyntheticEstimate(NamedTuple):
-    """What an analysis of synthetic records says, with error bars.
+    """The result of an analysis of synthetic records, with error bars.
 
     Attributes
     ----------
     estimate : array
         The mean of the analyses of the files.
     standard_error : array
-        The root mean square error that is to be expected of it, as an estimate of what
-        the analysis would say of the whole population.
+        The expected root mean square error of `estimate`, as an estimate of the result
+        for the whole population.
     file_error : array
-        The part of it that is due to the size of the files. It is all that someone
-        sees who compares the files with each other.
+        The part of the error that is due to the size of the files. A comparison of the
+        files with each other shows this part only.
     lower, upper : array
         The ends of the interval estimate ± z·standard_error.
     level : float
-        The approximate probability with which the interval holds its target.
+        The approximate probability with which the interval contains the result for the
+        population.
 
     Examples
     --------
@@ -80,14 +80,15 @@ def combine_synthetic(
     simulations: int = 40,
     seed: int = 0,
 ) -> SyntheticEstimate:
-    """Return an analysis of synthetic files with all of its error. Costs no budget.
+    """Analyze synthetic files, and return the result with its full error.
 
-    The analysis is made of several files that are drawn from the release, and the
-    results are averaged. Then whole releases are simulated: the released law stands for
-    the population, n records are drawn from it, the mechanism adds its noise, files are
-    drawn and analyzed. With simulated results t₁, …, t_R and the result t of the
-    released law itself, the standard error is the root of mean (t_k − t)². It includes
-    the sampling of the real records, the noise, the bias of clipping, and the files.
+    No budget is spent. Several files are drawn from the release and analyzed, and the
+    results are averaged. Then whole releases are simulated. In each simulation n records
+    are drawn from the released law in place of the population, the mechanism adds its
+    noise, and files are drawn and analyzed. With simulated results t₁, …, t_R and the
+    result t of the released law itself, the standard error is the root of mean
+    (t_k − t)². It includes the sampling of the real records, the noise, the bias of
+    clipping, and the files.
 
     Parameters
     ----------
@@ -97,11 +98,11 @@ def combine_synthetic(
         Returns a number or an array. Its argument has the fields `points`,
         `class_index` and `predictor`.
     files : int
-        How many files of synthetic records are drawn and analyzed.
+        The number of files of synthetic records that are drawn and analyzed.
     records : int, optional
-        How many records a file has; by default as many as there are real ones.
+        The number of records in a file; by default the number of real records.
     level : float
-        The probability with which each interval is to hold its target.
+        The probability with which each interval should contain its target.
     simulations : int
         The number R of simulated releases, at least 10.
     seed : int
@@ -153,16 +154,18 @@ def combine_synthetic(
         simulated_results.append(np.mean(file_results, axis=0))
 
     estimate = np.mean(results, axis=0)
-    # A large file stands for the released law itself.
+    # The result for the released law itself, from one large file.
     truth = _analyze(population, analysis, max(_MAX_RECORDS, size), rng)
     errors = np.array(simulated_results) - truth
     standard_error = np.sqrt(np.mean(errors**2, axis=0))
-    spread = np.std(results, axis=0, ddof=1) if files > 1 else np.full_like(truth, 0)
+    file_deviation = np.zeros_like(truth)
+    if files > 1:
+        file_deviation = np.std(results, axis=0, ddof=1)
     half_width = ndtri((1 + level) / 2) * standard_error
     return SyntheticEstimate(
         estimate,
         standard_error,
-        np.asarray(spread / np.sqrt(files)),
+        np.asarray(file_deviation / np.sqrt(files)),
         estimate - half_width,
         estimate + half_width,
         level,
@@ -176,6 +179,8 @@ def _analyze(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Draw a file of synthetic records, and return the result of an analysis of it.
+
+    Called for the real release, and for each simulated one.
 
     Parameters
     ----------
@@ -209,7 +214,7 @@ def _simulate_release(
     mechanism : PopulationMechanism
         The mechanism of the release, which adds its noise in floats here.
     population : ReleasedPopulation
-        The law that stands for that of the real records.
+        The law from which records are drawn in place of the real ones.
     n : int
         The number of simulated records.
     rng : numpy.random.Generator

@@ -44,7 +44,7 @@ from curvedp.statistics.tangent_moments import (
     split_moments,
 )
 
-# The probability with which as many components as are said to stand out really do.
+# The probability with which the components that are reported to stand out really do.
 STANDS_OUT_LEVEL = 0.95
 
 # A relative margin for the grid of drawn numbers, which is finer than noise by far.
@@ -83,9 +83,10 @@ class _NoisyCovariance(NamedTuple):
     noise : float
         The deviation of the symmetric Gaussian noise on the diagonal.
     error_of_mean : float
-        A bound on the operator norm of what the noise of the mean, and rounding, add.
+        A bound on the operator norm of the errors that the noise of the mean and
+        rounding add.
     failure_probability : float
-        What remains of 1 − level for the symmetric noise.
+        The part of 1 − level that remains for the symmetric noise.
     radius : float
         The length to which logarithms were clipped.
     """
@@ -148,7 +149,7 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
 def estimate_of_release(
     vector: np.ndarray, certificate: Certificate
 ) -> TangentEstimate:
-    """Return the mean and the covariance that a released vector leads to.
+    """Return the private mean and covariance that follow from a released vector.
 
     Parameters
     ----------
@@ -426,7 +427,7 @@ def _noisy_covariance(certificate: Certificate, level: float) -> _NoisyCovarianc
     -------
     _NoisyCovariance
         The drawn covariance in coordinates at the released mean, with σ, the bound on
-        ‖D‖, and what is left of the failure probability.
+        ‖D‖, and the rest of the failure probability.
 
     Raises
     ------

@@ -77,11 +77,13 @@ class RiemannianGaussian(IsotropicLaw):
 
     @property
     def _backend(self) -> LawBackend:
-        """Sampler and integrals of this Gaussian; refused where none are known."""
+        """The sampler and the integrals of this Gaussian; raises if none are known."""
         return _gaussian_backend(self.manifold, self.scale)
 
     def _log_weight(self, distance: Floats) -> Floats:
         """Return −d²/2σ² at distances d, the log-density up to the normalizer.
+
+        Called by `log_prob`.
 
         σ is the scale.
         """
@@ -113,7 +115,7 @@ class RiemannianGaussian(IsotropicLaw):
         ParameterError
             If no profile is known: the message names the largest scale that has one.
         """
-        # Return an exact profile where one is known.
+        # An exact profile, where one is known.
         backend = self._backend
         if isinstance(backend, TwoPointHomogeneousLaw):
             return backend.profile(sensitivity)
@@ -122,6 +124,8 @@ class RiemannianGaussian(IsotropicLaw):
         factors = constant_curvature_factors(self.manifold)
         if factors is not None:
             return product_profile(factors, self.scale, sensitivity)
+
+        # Otherwise an upper bound.
         flat_bound = self.flat_bound(sensitivity)
         if flat_bound is not None:
             return flat_bound
@@ -132,6 +136,8 @@ class RiemannianGaussian(IsotropicLaw):
 
     def _no_profile_message(self) -> str:
         """Say why no profile is known, with the largest scale that has one.
+
+        Called by `profile` when neither an exact profile nor a bound is known.
 
         Returns
         -------
@@ -155,10 +161,10 @@ class RiemannianGaussian(IsotropicLaw):
         )
 
     def flat_bound(self, sensitivity: float) -> PositiveCurvatureProfile | None:
-        """Return the profile of flat space, if it is an upper bound of the profile.
+        """Return the profile of flat space, if it is an upper bound of this profile.
 
-        It is one on compact symmetric spaces with a convex injectivity domain, and on
-        their products with one another and with flat space
+        This is true on compact symmetric spaces with a convex injectivity domain, and
+        on their products with one another and with flat space
         (docs/theory/exact-profiles.md, Theorem P6).
 
         Parameters
@@ -169,7 +175,7 @@ class RiemannianGaussian(IsotropicLaw):
         Returns
         -------
         PositiveCurvatureProfile or None
-            None on a space that the theorem is not about.
+            None on a space to which the theorem does not apply.
         """
         if not _is_covered_by_theorem_p6(self._backend):
             return None
@@ -209,10 +215,10 @@ class RiemannianGaussian(IsotropicLaw):
 def _is_covered_by_theorem_p6(backend: LawBackend) -> bool:
     """Return whether Theorem P6 bounds the privacy profile of a Gaussian law.
 
-    It is about compact symmetric spaces with a convex injectivity domain, flat spaces,
-    and their products (docs/theory/exact-profiles.md). Among the spaces with an exact
-    sampler these are the Grassmann manifolds, the two-point homogeneous spaces whose
-    curvature is not negative, tori, and the products of these.
+    The theorem holds on compact symmetric spaces with a convex injectivity domain, flat
+    spaces, and their products (docs/theory/exact-profiles.md). Among the spaces with an
+    exact sampler these are the Grassmann manifolds, the two-point homogeneous spaces
+    whose curvature is not negative, tori, and the products of these.
 
     Parameters
     ----------
@@ -229,6 +235,9 @@ def _is_covered_by_theorem_p6(backend: LawBackend) -> bool:
 @lru_cache(maxsize=256)
 def _gaussian_backend(manifold: Manifold, scale: float) -> LawBackend:
     """Choose sampler and integrals of the Gaussian law for a manifold.
+
+    Called by every method of `RiemannianGaussian`. The result is cached, because
+    calibration asks for the same law many times.
 
     Parameters
     ----------

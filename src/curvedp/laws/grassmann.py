@@ -108,8 +108,8 @@ class GrassmannGaussian(LawBackend):
             For rank 3 and more.
         """
         radius = np.asarray(r, dtype=np.float64)
-        total = self._integral(math.inf)
-        values = [self._integral(x) / total for x in radius.ravel().tolist()]
+        total = self._integral_up_to(math.inf)
+        values = [self._integral_up_to(x) / total for x in radius.ravel().tolist()]
         return np.array(values).reshape(radius.shape)
 
     def moment(self, order: int) -> float:
@@ -130,7 +130,7 @@ class GrassmannGaussian(LawBackend):
         ParameterError
             For rank 3 and more.
         """
-        return self._integral(math.inf, order) / self._integral(math.inf)
+        return self._integral_up_to(math.inf, order) / self._integral_up_to(math.inf)
 
     def draw(self, rng: np.random.Generator, center: Floats, count: int) -> Floats:
         """Return `count` subspaces by rejection from normals of the tangent space.
@@ -158,38 +158,56 @@ class GrassmannGaussian(LawBackend):
         EnvelopeViolation
             If the target exceeds the envelope at a proposal, which disproves it.
         """
-        m, r = self.manifold.point_shape
-        dim = self.manifold.dim
         envelope = _best_envelope(self.p, self.q, self.scale)
-        z = np.empty((count, dim))
+        coordinates = np.empty((count, self.manifold.dim))
         n_done = 0
         while n_done < count:
-            # About as many proposals as the missing draws are expected to take: normal
-            # tangent vectors, with their principal angles.
+            # About as many proposals as the missing draws are expected to take.
             missing = count - n_done
-            n_trials = int(missing / math.exp(envelope.log_acceptance)) + 16
-            trial = rng.normal(0.0, envelope.deviation, (n_trials, dim))
-            matrices = trial.reshape(n_trials, m - r, r)
-            angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(
-                np.float64
-            )
-
-            # Leave out those beyond the cut locus; the angles are in decreasing order.
-            is_inside = angles[:, 0] < LARGEST_ANGLE
-            trial = trial[is_inside]
-
-            log_ratio = self._log_ratio(angles[is_inside], envelope)
-            if not np.all(log_ratio <= _ROUNDING):
-                raise EnvelopeViolation(
-                    f"log ratio {np.max(log_ratio)!r} > 0 on {self.manifold!r}"
-                )
-            # Minus an exponential variate is the logarithm of a uniform one.
-            is_accepted = log_ratio > -rng.standard_exponential(len(trial))
-            accepted_draws = trial[is_accepted][:missing]
-            z[n_done : n_done + len(accepted_draws)] = accepted_draws
-            n_done += len(accepted_draws)
-        v = self.manifold.from_coordinates(center, z)
+            n_proposals = int(missing / math.exp(envelope.log_acceptance)) + 16
+            accepted = self._accepted_proposals(rng, envelope, n_proposals)[:missing]
+            coordinates[n_done : n_done + len(accepted)] = accepted
+            n_done += len(accepted)
+        v = self.manifold.from_coordinates(center, coordinates)
         return np.asarray(self.manifold.exp(center, v))
+
+    def _accepted_proposals(
+        self, rng: np.random.Generator, envelope: "_Envelope", count: int
+    ) -> Floats:
+        """Propose `count` normal tangent vectors, and return those that are accepted.
+
+        Called by `draw` until there are enough draws.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The source of randomness.
+        envelope : _Envelope
+            The distribution of the proposals.
+        count : int
+            The number of proposals.
+
+        Returns
+        -------
+        array of shape (n_accepted, dim)
+            Coordinates of tangent vectors.
+        """
+        m, r = self.manifold.point_shape
+        proposals = rng.normal(0.0, envelope.deviation, (count, self.manifold.dim))
+        matrices = proposals.reshape(count, m - r, r)
+        angles: Floats = np.linalg.svd(matrices, compute_uv=False).astype(np.float64)
+
+        # Leave out those beyond the cut locus; the angles are in decreasing order.
+        is_inside = angles[:, 0] < LARGEST_ANGLE
+        proposals = proposals[is_inside]
+        log_ratio = self._log_ratio(angles[is_inside], envelope)
+        if not np.all(log_ratio <= _ROUNDING):
+            raise EnvelopeViolation(
+                f"log ratio {np.max(log_ratio)!r} > 0 on {self.manifold!r}"
+            )
+        # Minus an exponential variate is the logarithm of a uniform one.
+        is_accepted = log_ratio > -rng.standard_exponential(len(proposals))
+        return np.asarray(proposals[is_accepted])
 
     def _log_ratio(self, angles: Floats, envelope: "_Envelope") -> Floats:
         """Return log(target/envelope) at the principal angles θ of proposals.
@@ -201,7 +219,7 @@ class GrassmannGaussian(LawBackend):
         The envelope puts e^{a + b·x²} for each of the p(q − 1) factors sinc x. The
         squares x² add up to (p + q − 2)·|θ|².
 
-        It must not be positive up to round-off, which `draw` checks at every proposal.
+        It must not be positive, except by round-off: every proposal is checked.
 
         Parameters
         ----------
@@ -230,7 +248,7 @@ class GrassmannGaussian(LawBackend):
         )
         return np.asarray(log_ratio)
 
-    def _integral(self, r: float, order: int = 0) -> float:
+    def _integral_up_to(self, r: float, order: int = 0) -> float:
         """Return ∫ d^k·exp(−d²/2σ²)·volume over π/2 > θ₁ > θ₂ with d = |θ| ≤ r.
 
         The volume is ∏ sin^{q−2}(θᵢ)·sin(θ₁ − θ₂)·sin(θ₁ + θ₂). The integral is known
@@ -262,27 +280,50 @@ class GrassmannGaussian(LawBackend):
                 f"the law of the distance on {self.manifold!r} is known for rank 2 only"
             )
         r = max(min(r, _practical_radius(2, self.q, self.scale)), 0.0)
-        # θ₂ ends at θ₁ up to this θ₁, and beyond at the circle |θ| = r. Each of the two
-        # ranges of θ₁ gets a quadrature rule, because the domain has a corner between.
-        bend = min(r / math.sqrt(2), LARGEST_ANGLE)
+        # θ₂ ends at θ₁ up to this θ₁, and beyond it at the circle |θ| = r. Each of the
+        # two ranges of θ₁ has a rule of its own, because the domain has a corner between
+        # them.
+        corner = min(r / math.sqrt(2), LARGEST_ANGLE)
+        largest_first = min(r, LARGEST_ANGLE)
+        below_corner = self._integral_over_range(0.0, corner, r, order)
+        above_corner = self._integral_over_range(corner, largest_first, r, order)
+        return below_corner + above_corner
+
+    def _integral_over_range(
+        self, low: float, high: float, r: float, order: int
+    ) -> float:
+        """Return the part of `_integral_up_to` with θ₁ between two angles.
+
+        Parameters
+        ----------
+        low, high : float
+            The range of θ₁.
+        r : float
+            The largest distance.
+        order : int
+            The power k of the distance.
+
+        Returns
+        -------
+        float
+            A multiple of the integral.
+        """
+        # Rows are the nodes θ₁, columns the nodes θ₂.
+        first = (low + (high - low) * (_NODES + 1) / 2)[:, None]
+        on_circle = np.sqrt(np.maximum(r * r - first * first, 0.0))
+        end = np.minimum(first, on_circle)
+        second = end * (_NODES + 1) / 2
+
         # About ∏ sin θ where the integrand is largest: dividing by it avoids underflow.
         unit = min(1.0, self.scale**2 * max(1.0, (self.q - 2) / math.e))
-        total = 0.0
-        for low, high in ((0.0, bend), (bend, min(r, LARGEST_ANGLE))):
-            # Rows are the nodes θ₁, columns the nodes θ₂.
-            first = (low + (high - low) * (_NODES + 1) / 2)[:, None]
-            on_circle = np.sqrt(np.maximum(r * r - first * first, 0.0))
-            end = np.minimum(first, on_circle)
-            second = end * (_NODES + 1) / 2
+        square = first**2 + second**2
+        integrand = np.exp(-square / (2 * self.scale**2)) * square ** (order / 2)
+        integrand *= np.sin(first - second) * np.sin(first + second) / unit
+        integrand *= (np.sin(first) * np.sin(second) / unit) ** (self.q - 2)
 
-            # The integrand, in units of `unit`, and the sum over both rules.
-            square = first**2 + second**2
-            value = np.exp(-square / (2 * self.scale**2)) * square ** (order / 2)
-            value *= np.sin(first - second) * np.sin(first + second) / unit
-            value *= (np.sin(first) * np.sin(second) / unit) ** (self.q - 2)
-            integral = float(_WEIGHTS @ (value * end / 2) @ _WEIGHTS)
-            total += integral * (high - low) / 2
-        return total
+        # The rule in θ₂, and then the rule in θ₁.
+        integral = float(_WEIGHTS @ (integrand * end / 2) @ _WEIGHTS)
+        return integral * (high - low) / 2
 
 
 def _log_sinc(x: Floats) -> Floats:
@@ -334,6 +375,8 @@ class _Envelope(NamedTuple):
 def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
     """Return the envelope whose proposals are accepted most often.
 
+    Called by `draw`; the result is cached, because it depends on public numbers only.
+
     The tangent of the concave function u ↦ log(sin √u/√u) at any u = x² gives a valid
     envelope. The best x makes the mass of the envelope smallest.
 
@@ -383,6 +426,8 @@ def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
 def _log_sinc_tangent(x: float) -> tuple[float, float]:
     """Return intercept and slope of the tangent of u ↦ log(sin √u/√u) at u = x².
 
+    An envelope consists of such tangents, one for each factor of the volume.
+
     Parameters
     ----------
     x : float
@@ -422,7 +467,7 @@ def _proposal_deviation(slope: float, p: int, q: int, sigma: float) -> float:
 
 
 def _log_envelope_mass(x: float, p: int, q: int, sigma: float) -> float:
-    """Return the log-mass of the envelope by the tangent at x, less (pq/2)·log 2π.
+    """Return the log-mass of the envelope by the tangent at x, minus (pq/2)·log 2π.
 
     It is log(s^{pq}·e^{a·p(q−1)}), with the standard deviation s of the proposals and
     the intercept a of the tangent: the volume has p(q − 1) factors sin y/y.
@@ -509,14 +554,9 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
     frame, triangle = np.linalg.qr(root * powers)
     values = frame / root * density[:, None]  # f_j at the nodes
 
-    # The matrix A of the docstring, with a border of ∫f_j for odd p.
+    # The Pfaffian is the square root of the determinant.
     integrals_below = end / 2 * _cumulative_matrix() @ values  # ∫_{s<t} f_j(s) ds
-    pairs = integrals_below.T @ (weight[:, None] * values)
-    matrix = pairs - pairs.T
-    if p % 2:
-        border = weight @ values
-        corner = np.zeros((1, 1))
-        matrix = np.block([[matrix, border[:, None]], [-border[None], corner]])
+    matrix = _de_bruijn_matrix(values, integrals_below, weight)
     log_pfaffian = np.linalg.slogdet(matrix)[1] / 2
 
     # Undo the changes of units: of the polynomials, of the sines, and of the volume.
@@ -526,8 +566,39 @@ def _log_mass(p: int, q: int, sigma: float) -> float:
     return float(log_ordered + log_units + log_flat_mass - _log_selberg(p, q))
 
 
+def _de_bruijn_matrix(
+    values: Floats, integrals_below: Floats, weight: Floats
+) -> Floats:
+    """Return the skew-symmetric matrix A of `_log_mass`, with its border for odd p.
+
+    Parameters
+    ----------
+    values : array of shape (n, p)
+        f_j(t) at the nodes t.
+    integrals_below : array of shape (n, p)
+        ∫_{s<t} f_j(s) ds.
+    weight : array of shape (n,)
+        The weights of the rule in t.
+
+    Returns
+    -------
+    array of shape (p, p), or (p + 1, p + 1) for odd p
+        The matrix, of even size.
+    """
+    pairs = integrals_below.T @ (weight[:, None] * values)
+    matrix = pairs - pairs.T
+    p = values.shape[1]
+    if p % 2 == 0:
+        return np.asarray(matrix)
+    border = weight @ values  # ∫f_j
+    corner = np.zeros((1, 1))
+    return np.block([[matrix, border[:, None]], [-border[None], corner]])
+
+
 def _log_selberg(p: int, q: int) -> float:
     """Return the log-integral of exp(−|s|²/2)·∏ sᵢ^{q−p}·∏_{i<j}(sᵢ² − sⱼ²).
+
+    Used by `_log_mass`, which is known up to the constant of the volume.
 
     It is over s₁ > … > s_p > 0, the singular values of p×q matrices, and known by
     Selberg's formula. Normal p×q matrices have the total mass (2π)^{pq/2}. The ratio of

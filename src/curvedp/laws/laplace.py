@@ -77,6 +77,8 @@ class RiemannianLaplace(IsotropicLaw):
     def _log_weight(self, distance: Floats) -> Floats:
         """Return −d/σ at distances d, the log-density up to the normalizer.
 
+        Called by `log_prob`.
+
         σ is the scale.
         """
         return -distance / self.scale

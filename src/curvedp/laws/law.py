@@ -142,6 +142,8 @@ class IsotropicLaw(Law):
     def _log_weight(self, distance: Floats) -> Floats:
         """Return the log-density at distances from the center, up to the normalizer.
 
+        Called by `log_prob`, which subtracts the logarithm of the normalizer.
+
         Parameters
         ----------
         distance : array
@@ -281,8 +283,8 @@ class IsotropicLaw(Law):
 def check_rng(rng: Any) -> np.random.Generator:
     """Return `rng` if it is a NumPy generator, else raise.
 
-    Seeds and legacy generators are refused, because a seed hidden in a call is how two
-    releases come to share their noise.
+    Seeds and legacy generators are refused: with a seed in the call, two releases could
+    share their noise.
 
     Parameters
     ----------
@@ -332,6 +334,8 @@ def check_points(name: str, value: ArrayLike, point_shape: tuple[int, ...]) -> F
 
 def _as_float_array(name: str, value: ArrayLike) -> Floats:
     """Return `value` as a float64 array; arrays that are one already are not copied.
+
+    Called on points and radii that a user passes.
 
     Parameters
     ----------
@@ -392,7 +396,7 @@ def check_center_and_size(
     shape : tuple of int
         The shape of the draws, without the axes of a point.
     """
-    # Split the axes of the centers from those of one point.
+    # The leading axes of the centers.
     points = check_points("center", center, point_shape)
     center_shape = points.shape[: points.ndim - len(point_shape)]
     if size is None:
@@ -415,6 +419,8 @@ def check_center_and_size(
 
 def _check_axis_length(n: Any) -> int:
     """Return n if it is a nonnegative integer, else raise.
+
+    Called for each axis of the argument `size`.
 
     Parameters
     ----------

@@ -4,8 +4,10 @@ the factors.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -156,6 +158,8 @@ class TorusGaussian(ProductGaussian):
 def _convolved_cdf(law: ProductGaussian) -> RadialCDF:
     """Return the distribution function of the distance √(d₁² + d₂² + …) on a product.
 
+    Called by `radial_cdf`. The result is cached, because the convolution is slow.
+
     Parameters
     ----------
     law : ProductGaussian
@@ -198,58 +202,17 @@ def _cdf_of_hypotenuse(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> Radi
         The distribution function, elementwise on arrays.
     """
     # Imported here because SciPy's splines load slowly and only products need them.
-    from scipy.interpolate import CubicSpline, PchipInterpolator
-
-    # Splines through the distribution functions F_a and F_b, and the density f_a.
-    support_a = radial_support(cdf_a, scale)
-    support_b = radial_support(cdf_b, scale)
-    knots_a = np.linspace(support_a.low, support_a.high, _N_SPLINE_KNOTS)
-    knots_b = np.linspace(support_b.low, support_b.high, _N_SPLINE_KNOTS)
-    spline_a = CubicSpline(knots_a, cdf_a(knots_a))
-    spline_b = CubicSpline(knots_b, cdf_b(knots_b))
-    density_a = spline_a.derivative()
-
-    def integral_over_angle(radius: float, domain: Support) -> float:
-        """Return ∫ F_b(√(r² − a²))·f_a(a) da over a domain of a = r·sin θ.
-
-        Parameters
-        ----------
-        radius : float
-            The length r of the hypotenuse.
-        domain : Support
-            The interval of a.
-
-        Returns
-        -------
-        float
-            The integral, by a rule on panels of the angle θ.
-        """
-        # Rows are panels of θ and columns are nodes.
-        edges = np.linspace(
-            math.asin(min(domain.low / radius, 1.0)),
-            math.asin(min(domain.high / radius, 1.0)),
-            _N_ANGLE_PANELS + 1,
-        )
-        half_widths = np.diff(edges)[:, None] / 2
-        theta = edges[:-1, None] + half_widths * (1.0 + _NODES)
-        a = radius * np.sin(theta)
-        b = radius * np.cos(theta)
-
-        # F_b(b)·f_a(a) da, with da = b dθ.
-        probability_b = spline_b(np.clip(b, support_b.low, support_b.high))
-        density_at_a = density_a(np.clip(a, support_a.low, support_a.high))
-        integrand = probability_b * density_at_a * b
-        return float(np.sum(integrand * half_widths * _WEIGHTS))
+    from scipy.interpolate import PchipInterpolator
 
     # F at each radius of a grid.
-    lowest = math.hypot(support_a.low, support_b.low)
-    highest = math.hypot(support_a.high, support_b.high)
+    a = _spline_through(cdf_a, scale)
+    b = _spline_through(cdf_b, scale)
+    lowest = math.hypot(a.support.low, b.support.low)
+    highest = math.hypot(a.support.high, b.support.high)
     radii = np.linspace(lowest, highest, _N_RADII)
     values = np.zeros(_N_RADII)
-    for i, radius in list(enumerate(radii.tolist()))[1:]:
-        domain = _integration_domain(radius, support_a, support_b)
-        integral = integral_over_angle(radius, domain)
-        values[i] = float(spline_a(domain.low)) + integral
+    for i in range(1, _N_RADII):
+        values[i] = _probability_of_hypotenuse(float(radii[i]), a, b)
 
     # Rounding may make F fall a little; a distribution function must not.
     monotone_values = np.clip(np.maximum.accumulate(values), 0.0, 1.0)
@@ -263,10 +226,114 @@ def _cdf_of_hypotenuse(cdf_a: RadialCDF, cdf_b: RadialCDF, scale: float) -> Radi
     return cdf
 
 
+class _SplineOfDistance(NamedTuple):
+    """Splines through the distribution of a distance, over its support.
+
+    Attributes
+    ----------
+    cdf : callable
+        The distribution function.
+    density : callable
+        Its derivative.
+    support : Support
+        The interval in which the distance lies.
+    """
+
+    cdf: Callable[[ArrayLike], Floats]
+    density: Callable[[ArrayLike], Floats]
+    support: Support
+
+
+def _spline_through(cdf: RadialCDF, scale: float) -> _SplineOfDistance:
+    """Return splines through a distribution function and its density.
+
+    Used because the distribution functions of factors are slow to evaluate.
+
+    Parameters
+    ----------
+    cdf : callable
+        The distribution function of a distance.
+    scale : float
+        Any length that is about as large as the distance.
+
+    Returns
+    -------
+    _SplineOfDistance
+        The splines, and the support of the distance.
+    """
+    from scipy.interpolate import CubicSpline
+
+    support = radial_support(cdf, scale)
+    knots = np.linspace(support.low, support.high, _N_SPLINE_KNOTS)
+    spline = CubicSpline(knots, cdf(knots))
+    return _SplineOfDistance(spline, spline.derivative(), support)
+
+
+def _probability_of_hypotenuse(
+    radius: float, a: _SplineOfDistance, b: _SplineOfDistance
+) -> float:
+    """Return F(r), the probability that √(a² + b²) is at most one radius r.
+
+    Parameters
+    ----------
+    radius : float
+        The radius r.
+    a, b : _SplineOfDistance
+        The distributions of the two distances.
+
+    Returns
+    -------
+    float
+        The sum of the two terms of F in `_cdf_of_hypotenuse`.
+    """
+    domain = _integration_domain(radius, a.support, b.support)
+    return float(a.cdf(domain.low)) + _integral_over_angle(radius, domain, a, b)
+
+
+def _integral_over_angle(
+    radius: float, domain: Support, a: _SplineOfDistance, b: _SplineOfDistance
+) -> float:
+    """Return ∫ F_b(√(r² − a²))·f_a(a) da over a domain of a = r·sin θ.
+
+    Parameters
+    ----------
+    radius : float
+        The length r of the hypotenuse.
+    domain : Support
+        The interval of a.
+    a, b : _SplineOfDistance
+        The density f_a, and the distribution function F_b.
+
+    Returns
+    -------
+    float
+        The integral, by a rule on panels of the angle θ.
+    """
+    # Rows are panels of θ and columns are nodes.
+    edges = np.linspace(
+        math.asin(min(domain.low / radius, 1.0)),
+        math.asin(min(domain.high / radius, 1.0)),
+        _N_ANGLE_PANELS + 1,
+    )
+    half_widths = np.diff(edges)[:, None] / 2
+    theta = edges[:-1, None] + half_widths * (1.0 + _NODES)
+    first_leg = radius * np.sin(theta)
+    second_leg = radius * np.cos(theta)
+
+    # F_b(b)·f_a(a) da, with da = b dθ.
+    probability_b = b.cdf(np.clip(second_leg, b.support.low, b.support.high))
+    density_a = a.density(np.clip(first_leg, a.support.low, a.support.high))
+    integrand = probability_b * density_a * second_leg
+    return float(np.sum(integrand * half_widths * _WEIGHTS))
+
+
 def _integration_domain(
     radius: float, support_a: Support, support_b: Support
 ) -> Support:
     """Return the values of a for which √(radius² − a²) lies in the support of b.
+
+    Outside of this interval the integrand of `_integral_over_angle` is 0, or its
+    integral is known.
 
     Parameters
     ----------

@@ -70,6 +70,8 @@ _BISECTIONS = 24
 def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Support:
     """Bracket the quantile of a probability within [0, upper] by 24 bisections.
 
+    Called by `radial_support` for both ends of a support.
+
     Parameters
     ----------
     cdf : callable
@@ -98,8 +100,8 @@ def _quantile_bracket(cdf: RadialCDF, probability: float, upper: float) -> Suppo
 def radial_moment(cdf: RadialCDF, order: int, scale: float) -> float:
     """Return the moment E[r^k] of a distance with a given distribution function.
 
-    With the distribution function F, integration by parts gives E[r^k] = ∫ k·r^{k−1}(1
-    − F(r)) dr.
+    With the distribution function F, integration by parts gives
+    E[r^k] = ∫ k·r^{k−1}·(1 − F(r)) dr.
 
     Parameters
     ----------
@@ -115,10 +117,14 @@ def radial_moment(cdf: RadialCDF, order: int, scale: float) -> float:
     float
         E[r^k].
     """
+    # Nodes in the support: rows are panels, columns are nodes of the rule.
     support = radial_support(cdf, scale)
     edges = np.linspace(support.low, support.high, _PANELS + 1)
     half_widths = np.diff(edges)[:, None] / 2
     r = edges[:-1, None] + half_widths * (1.0 + _NODES)
+
+    # Below the support 1 − F is 1, and the integral is low^k.
     tail = 1.0 - cdf(r.ravel()).reshape(r.shape)
     integrand = order * r ** (order - 1) * tail
-    return support.low**order + float(np.sum(integrand * half_widths * _WEIGHTS))
+    integral = float(np.sum(integrand * half_widths * _WEIGHTS))
+    return support.low**order + integral

@@ -1,9 +1,10 @@
 """The ledger: a privacy budget in a file, from which private releases are paid.
-
 `Ledger` opens the file, charges an entry for each release before it is drawn, and
 reports what is left. A ledger protects a privacy unit, such as one record or one
-person. The arithmetic is in `ledger.rule`, the file in `ledger.store`, and the theorems
-are in docs/howto/budget.md.
+person.
+
+The arithmetic is in `ledger.rule`, the file in `ledger.store`, and the theorems are in
+docs/howto/budget.md.
 """
 
 import os
@@ -57,7 +58,7 @@ _ADD_REMOVE = ADJACENCIES[1]
 # How many entries the notebook's view of a ledger shows.
 _ENTRIES_SHOWN = 10
 
-# What a total promises whose entries are about different partitions. A guarantee within
+# What the total of entries about different partitions promises. A guarantee within
 # the classes of one partition compares data sets in which the record that differs keeps
 # its class there. All of them hold together if it keeps its class in each partition.
 SEVERAL_PARTITIONS = (
@@ -77,9 +78,9 @@ class Entry(NamedTuple):
     number : int
         Its position, from 1 on.
     label : str
-        What was released.
+        The label of the release.
     guarantee : Guarantee
-        What was charged, in the definition in which the ledger counts.
+        The charged guarantee, in the definition in which the ledger counts.
     partition, group : str or None
         The group of a partition of the records that it is about; None if it is about
         all records.
@@ -138,7 +139,7 @@ class Ledger:
         The file, which only its owner can read. It is made if `budget` is given and
         there is no file.
     budget : Guarantee, optional
-        What may be spent in all, in any definition whose cost adds up (the table of
+        The whole budget, in any definition whose cost adds up (the table of
         docs/howto/budget.md). For an existing file it must be the file's.
     key : path, optional
         A file with at least 32 random bytes that only its owner may read (`write_key`
@@ -192,7 +193,7 @@ class Ledger:
         path : path
             The file of the ledger.
         budget : Guarantee, optional
-            What may be spent in all. For an existing file it must be the file's.
+            The whole budget. For an existing file it must be the file's.
         key : path, optional
             A file with the secret key of the hashes that chain the entries.
         unit : PrivacyUnit or str, optional
@@ -237,10 +238,10 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or PrivacyProfile
-            What the release satisfies. If it is of another definition than the
+            The guarantee of the release. If it is of another definition than the
             ledger's, it is converted, never to a stronger statement.
         label : str
-            What is released, for people to read: at most 200 printable characters.
+            A description of the release for people: at most 200 printable characters.
         partition, group : str, optional
             Both or none. Releases about disjoint groups of a partition cost only as
             much as the most expensive group. This is sound if a record's group is
@@ -300,11 +301,11 @@ class Ledger:
         Parameters
         ----------
         guarantees : sequence of Guarantee or PrivacyProfile
-            What each of the releases satisfies. As with `spend`'s groups, a record's
+            The guarantee of each release. As with `spend`'s groups, a record's
             group must be public and fixed, and if people are protected, all records of
             a person must be in one group.
         label : str
-            What is released, for people to read: at most 200 printable characters.
+            A description of the release for people: at most 200 printable characters.
         unit : PrivacyUnit or str, optional
             Whose data each guarantee protects. Of several groups, what is protected is
             a record or person within its group, and it is charged so.
@@ -347,11 +348,11 @@ class Ledger:
             The guarantee, or the privacy profile, of each release that the entry pays
             for.
         label : str
-            What the entry is called.
+            A short description of the release.
         partition, group : str or None
             The partition of the records, and the group of it that the release is about.
         facts : _Facts
-            What the caller states about the release: unit, n, space and statistic.
+            Facts that the caller states: unit, n, space and statistic.
 
         Returns
         -------
@@ -392,7 +393,7 @@ class Ledger:
             Returns
             -------
             dict
-                What the line says, as JSON values.
+                The content of the line, as JSON values.
             """
             state.check_unit(checked_facts.unit)
             try:
@@ -539,7 +540,7 @@ class Ledger:
         return self._state().head
 
     def extends(self, head: str) -> bool:
-        """Return whether the entry of this hash, noted earlier, is still in the ledger.
+        """Return whether the ledger still has the entry with a hash that was noted earlier.
 
         If it is not, entries were taken back.
 
@@ -798,7 +799,7 @@ class Ledger:
         Parameters
         ----------
         state : State
-            What the file said when it was read.
+            The state of the file when it was read.
         """
         if self._last_state is None or state.number >= self._last_state.number:
             self._last_state = state
@@ -839,7 +840,7 @@ class _PlannedFile:
     Attributes
     ----------
     budget, unit : Guarantee, and PrivacyUnit or None
-        What the first line of the file will say.
+        The content of the first line of the file.
     witness : (int, str) or None
         Number and hash of an entry that must be in the file, once one of the copies
         has seen the file; None before. A copy that finds no file then knows that it
@@ -877,12 +878,12 @@ class _CheckedFacts(NamedTuple):
 
 
 def entry_row(entry: Entry) -> tuple[str, ...]:
-    """Return an entry as the cells of a table, in the order of `ENTRY_HEADER`.
+    """Return an entry of a ledger as a row of cells, one for each of `ENTRY_HEADER`.
 
     Parameters
     ----------
     entry : Entry
-        What was charged for one release.
+        The entry of one release.
 
     Returns
     -------
@@ -904,7 +905,7 @@ def _html_row(entry: Entry) -> str:
     Parameters
     ----------
     entry : Entry
-        What was charged for one release.
+        The entry of one release.
     """
     cells = "".join(f"<td>{escape(text)}</td>" for text in entry_row(entry))
     return f"<tr>{cells}</tr>"
@@ -918,7 +919,7 @@ def _facts_in_words(entry: Entry) -> str:
     Parameters
     ----------
     entry : Entry
-        What was charged for one release.
+        The entry of one release.
 
     Returns
     -------
@@ -936,7 +937,7 @@ def _facts_in_words(entry: Entry) -> str:
 
 
 def unit_in_words(unit: PrivacyUnit | None) -> str:
-    """Return in words whose data the budget of a ledger protects.
+    """Return a sentence that says whose data the budget of a ledger protects.
 
     Parameters
     ----------
@@ -963,9 +964,9 @@ def _check_same(
     path : Path
         The file, for messages.
     state : State
-        What the file says: its budget, its unit, and what was spent.
+        The state of the file: its budget, its unit, and what was spent.
     budget, unit : Guarantee and PrivacyUnit, or None
-        What the caller of `Ledger` passes; None if nothing is passed.
+        The arguments of `Ledger`; None where nothing is passed.
 
     Raises
     ------
@@ -1039,13 +1040,17 @@ def _charge_to_dict(charge: Charge) -> dict[str, Any]:
     dict
         The values under the keys of the file's format.
     """
-    account = charge.converts_budget_to
-    group_total = charge.group_total
+    new_account = None
+    if charge.converts_budget_to is not None:
+        new_account = charge.converts_budget_to.to_dict()
+    group_total = None
+    if charge.group_total is not None:
+        group_total = _cost_to_list(charge.group_total)
     return {
         "guarantee": charge.guarantee.to_dict(),
-        "opens": None if account is None else account.to_dict(),
+        "opens": new_account,
         "total": _cost_to_list(charge.total),
-        "of_group": None if group_total is None else _cost_to_list(group_total),
+        "of_group": group_total,
     }
 
 
@@ -1102,7 +1107,7 @@ def _check_text(name: str, text: Any) -> None:
     name : str
         The parameter's name, for error messages.
     text : object
-        What the caller passes.
+        The text that the caller passes, which may be anything.
 
     Raises
     ------

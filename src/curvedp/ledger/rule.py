@@ -1,16 +1,16 @@
 """How a ledger adds up privacy costs: its state, and what the next entry costs.
-
-A ledger is a file with a privacy budget and an entry for each release. Costs are exact
-fractions: one for each parameter of the guarantee that adds up. The account is the
-guarantee in whose definition of privacy (such as GDP) costs are counted.
+A ledger is a file with a privacy budget and an entry for each release. A *cost* is a
+tuple of exact fractions, one for each parameter of a guarantee that adds up. The
+*account* is the guarantee in whose definition of privacy (such as GDP) costs are
+counted.
 
 A budget of any definition but (ε, δ) is one additive filter: the costs of the entries
 are added and compared with the cost of the budget. Under an (ε, δ) budget, entries of
 (ε, δ) and of pure ε are added up first. The first entry of another definition then
 converts what is left of the budget into an *account* of that definition, the largest
-that implies it, and all later entries are counted there. docs/howto/budget.md proves
-that this is valid for adaptively chosen releases, and why keeping one total for each
-definition would not be.
+that implies it, and all later entries are counted there. docs/theory/accounting.md,
+"Adaptive choices", proves that this is valid for adaptively chosen releases, and shows
+why one total for each definition would not be.
 """
 
 import dataclasses
@@ -72,9 +72,9 @@ class Charge:
         The account into which it converts the rest of an (ε, δ) budget; None if it
         converts nothing.
     total : Cost
-        What is spent in all, with it.
+        The total of all entries, with this one.
     group_total : Cost or None
-        What its group of a partition has spent, with it; None without a partition.
+        The total of its group of a partition, with this entry; None without one.
     """
 
     guarantee: Guarantee
@@ -112,7 +112,7 @@ class State:
     Attributes
     ----------
     budget : Guarantee
-        What may be spent in all.
+        The whole budget.
     number : int
         The position of the last entry.
     head : str
@@ -121,12 +121,13 @@ class State:
         The filter in which entries are counted: the budget, or what the rest of an (ε,
         δ) budget was converted into.
     total : Cost
-        What the account has spent. Of a partition only its most expensive group counts.
+        The total cost in the account's definition. Of a partition only its most
+        expensive group counts.
     spent_before_conversion : Cost
-        What of an (ε, δ) budget had been spent when the rest was converted; empty if
-        nothing was converted.
+        The part of an (ε, δ) budget that had been spent when the rest was converted;
+        empty if nothing was converted.
     groups : dict
-        What each group of each partition has spent.
+        The total of each group of each partition.
     max_group_cost : dict
         For each partition, the largest of these costs, component by component.
     unit : PrivacyUnit or None
@@ -155,7 +156,7 @@ class State:
         Parameters
         ----------
         budget : Guarantee
-            What may be spent in all.
+            The whole budget.
         head : str
             The hash of the file's first line.
         unit : PrivacyUnit or None
@@ -178,7 +179,7 @@ class State:
         Parameters
         ----------
         guarantee : Guarantee
-            What the release satisfies.
+            The guarantee of the release.
         partition, group : str or None
             The group of a partition that the entry is about; None if it is about all
             records.
@@ -217,7 +218,7 @@ class State:
         Parameters
         ----------
         guarantees : sequence of Guarantee
-            What each of the releases satisfies; at least one.
+            The guarantees of the releases; at least one.
         partition, group : str or None
             The group of a partition that the entry is about; None if it is about all
             records.
@@ -241,13 +242,11 @@ class State:
         state = self if account is None else self.converted_to(account)
 
         counted = [state._in_account_definition(guarantee) for guarantee in guarantees]
+
         largest = _largest_of_each_parameter(state.account, counted)
         totals = state._add(cost(state.account, largest), partition, group)
-
-        allowed = cost(state.account, state.account)
-        if any(
-            spent > limit for spent, limit in zip(totals.total, allowed, strict=True)
-        ):
+        left = _subtract_costs(cost(state.account, state.account), totals.total)
+        if min(left) < 0:
             raise self._does_not_fit()
         return Charge(largest, account, totals.total, totals.group_total)
 
@@ -305,7 +304,7 @@ class State:
         Parameters
         ----------
         account : Guarantee
-            What the rest of the budget allows, in that definition.
+            The guarantee that the rest of the budget allows, in that definition.
 
         Returns
         -------
@@ -350,11 +349,7 @@ class State:
         """
         if self.freeze is not None:
             return None
-        allowed_cost = cost(self.account, self.account)
-        cost_left = tuple(
-            allowed - spent
-            for allowed, spent in zip(allowed_cost, self.total, strict=True)
-        )
+        cost_left = _subtract_costs(cost(self.account, self.account), self.total)
         return guarantee_of_cost(self.account, cost_left, up=False)
 
     def _does_not_fit(self) -> BudgetExceeded:
@@ -464,20 +459,23 @@ class State:
         account = self.account
         if isinstance(account, ApproxDP):
             return guarantee
-        if not _has_same_definition(guarantee, account):
-            order = account.order if isinstance(account, RenyiDP) else None
-            try:
-                guarantee = convert(guarantee, to=type(account), order=order)
-            except UnattainableGuarantee as error:
-                hint = f"this ledger counts in {type(account).__name__}"
-                if self.spent_before_conversion:
-                    hint = (
-                        f"the rest of {self.budget} was turned into {account} by an "
-                        "earlier release"
-                    )
-                raise UnattainableGuarantee(f"{error}; {hint}") from None
-        _check_same_rule(guarantee, account)
-        return guarantee
+        if _has_same_definition(guarantee, account):
+            _check_same_rule(guarantee, account)
+            return guarantee
+
+        order = account.order if isinstance(account, RenyiDP) else None
+        try:
+            converted = convert(guarantee, to=type(account), order=order)
+        except UnattainableGuarantee as error:
+            hint = f"this ledger counts in {type(account).__name__}"
+            if self.spent_before_conversion:
+                hint = (
+                    f"the rest of {self.budget} was turned into {account} by an "
+                    "earlier release"
+                )
+            raise UnattainableGuarantee(f"{error}; {hint}") from None
+        _check_same_rule(converted, account)
+        return converted
 
     def _add(
         self, entry_cost: Cost, partition: str | None, group: str | None
@@ -498,7 +496,7 @@ class State:
         Returns
         -------
         Totals
-            What is spent in all, and by the group.
+            The new total, and the new total of the group.
         """
         if partition is None:
             return Totals(_add_costs(self.total, entry_cost), None)
@@ -507,13 +505,8 @@ class State:
         group_total = _add_costs(group_cost_before, entry_cost)
         largest_before = self.max_group_cost.get(partition, zero)
         largest_after = _max_costs(largest_before, group_total)
-        total = tuple(
-            spent + after - before
-            for spent, after, before in zip(
-                self.total, largest_after, largest_before, strict=True
-            )
-        )
-        return Totals(total, group_total)
+        growth = _subtract_costs(largest_after, largest_before)
+        return Totals(_add_costs(self.total, growth), group_total)
 
 
 # ---- from the file's lines to a state ------------------------------------------------
@@ -547,42 +540,76 @@ def replay(state: State, rows: Sequence[Row], *, exactly: bool = False) -> State
         state, groups=dict(state.groups), max_group_cost=dict(state.max_group_cost)
     )
     for index, row in enumerate(rows):
-        body = row.body
         if state.freeze is not None:
             raise LedgerCorrupted(
                 "the ledger has an entry after it was frozen; what was spent is unknown"
             )
-        if is_freeze(body):
-            freeze = Freeze(str(body["frozen"]), str(body["time"]))
+        if is_freeze(row.body):
+            freeze = Freeze(str(row.body["frozen"]), str(row.body["time"]))
             state = dataclasses.replace(
                 state, number=row.number, head=row.digest, freeze=freeze
             )
             continue
 
-        state = _with_unit_of_entry(state, body)
+        state = _with_unit_of_entry(state, row.body)
         following = rows[index + 1].body if index + 1 < len(rows) else {}
-        if not exactly and _is_superseded(body, following):
+        if not exactly and _is_superseded(row.body, following):
             continue
-
-        # "opens" is the account into which the entry converts the budget.
-        if body.get("opens") is not None:
-            account = guarantee_from_dict(body["opens"])
-            # This raises unless the account so far is an (ε, δ) budget.
-            rest = _rest_of_budget(state.account, state.total)
-            if exactly:
-                _check_conversion(state.budget, rest, account)
-            state = state.converted_to(account)
-
-        totals = _totals_after(state, body, exactly)
-        if totals.group_total is not None:
-            partition = body["partition"]
-            state.groups[partition, body["group"]] = totals.group_total
-            largest = state.max_group_cost.get(partition, totals.group_total)
-            state.max_group_cost[partition] = _max_costs(largest, totals.group_total)
-        state = dataclasses.replace(
-            state, number=row.number, head=row.digest, total=totals.total
-        )
+        state = _with_conversion_of_entry(state, row.body, exactly)
+        state = _with_cost_of_entry(state, row, exactly)
     return state
+
+
+def _with_conversion_of_entry(
+    state: State, body: dict[str, Any], exactly: bool
+) -> State:
+    """Return the state after an entry has converted the rest of an (ε, δ) budget.
+
+    Most entries convert nothing, and leave the state as it is.
+
+    Parameters
+    ----------
+    state : State
+        The ledger before the entry.
+    body : dict
+        The entry. Its "opens" is the guarantee into which it converts the budget.
+    exactly : bool
+        Whether to check that the guarantee is no more than what was left.
+    """
+    if body.get("opens") is None:
+        return state
+    account = guarantee_from_dict(body["opens"])
+    # This raises unless the account so far is an (ε, δ) budget.
+    rest = _rest_of_budget(state.account, state.total)
+    if exactly:
+        _check_conversion(state.budget, rest, account)
+    return state.converted_to(account)
+
+
+def _with_cost_of_entry(state: State, row: Row, exactly: bool) -> State:
+    """Return the state after the cost of an entry was added.
+
+    The dictionaries of `state` are changed in place, so `replay` gives a copy.
+
+    Parameters
+    ----------
+    state : State
+        The ledger before the entry.
+    row : Row
+        The entry.
+    exactly : bool
+        Whether to add up the cost and compare it with the total that the entry states.
+    """
+    totals = _totals_after(state, row.body, exactly)
+    group_total = totals.group_total
+    if group_total is not None:
+        partition = row.body["partition"]
+        state.groups[partition, row.body["group"]] = group_total
+        largest = state.max_group_cost.get(partition, group_total)
+        state.max_group_cost[partition] = _max_costs(largest, group_total)
+    return dataclasses.replace(
+        state, number=row.number, head=row.digest, total=totals.total
+    )
 
 
 def _is_superseded(body: dict[str, Any], following: dict[str, Any]) -> bool:
@@ -612,7 +639,7 @@ def is_freeze(body: dict[str, Any]) -> bool:
     Parameters
     ----------
     body : dict
-        What the line says, as JSON values.
+        The content of the line, as JSON values.
     """
     return "frozen" in body
 
@@ -647,7 +674,7 @@ def unit_in(body: dict[str, Any]) -> PrivacyUnit | None:
     Parameters
     ----------
     body : dict
-        What the line says, as JSON values.
+        The content of the line, as JSON values.
 
     Returns
     -------
@@ -707,7 +734,7 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
     Returns
     -------
     Totals
-        What is spent in all, and by the entry's group.
+        The new total, and the new total of the entry's group.
 
     Raises
     ------
@@ -809,6 +836,11 @@ def _zero_cost(account: Guarantee) -> Cost:
 def _add_costs(first: Cost, second: Cost) -> Cost:
     """Return the sum of two costs."""
     return tuple(a + b for a, b in zip(first, second, strict=True))
+
+
+def _subtract_costs(first: Cost, second: Cost) -> Cost:
+    """Return the first cost minus the second, component by component."""
+    return tuple(a - b for a, b in zip(first, second, strict=True))
 
 
 def _max_costs(first: Cost, second: Cost) -> Cost:
@@ -916,12 +948,14 @@ def _largest_approximate(guarantees: Sequence[Guarantee]) -> Guarantee:
     approximate = [
         guarantee for guarantee in guarantees if isinstance(guarantee, ApproxDP)
     ]
-    epsilons = [guarantee.eps for guarantee in pure]
-    epsilons += [guarantee.eps for guarantee in approximate]
+    both: list[PureDP | ApproxDP] = [*pure, *approximate]
+    largest_epsilon = max(guarantee.eps for guarantee in both)
     if not approximate:
-        return dataclasses.replace(pure[0], eps=max(epsilons))
-    delta = max(guarantee.delta0 for guarantee in approximate)
-    return dataclasses.replace(approximate[0], eps=max(epsilons), delta0=delta)
+        return dataclasses.replace(pure[0], eps=largest_epsilon)
+    largest_delta = max(guarantee.delta0 for guarantee in approximate)
+    return dataclasses.replace(
+        approximate[0], eps=largest_epsilon, delta0=largest_delta
+    )
 
 
 def _to_additive_guarantee(guarantee: Guarantee) -> Guarantee:
@@ -981,11 +1015,8 @@ def _rest_of_budget(budget: Guarantee, spent: Cost) -> Rest:
     Rest
         The ε and the δ that are left.
     """
-    epsilon, delta = (
-        round_fraction(allowed - used, up=False)
-        for allowed, used in zip(cost(budget, budget), spent, strict=True)
-    )
-    return Rest(epsilon, delta)
+    epsilon, delta = _subtract_costs(cost(budget, budget), spent)
+    return Rest(round_fraction(epsilon, up=False), round_fraction(delta, up=False))
 
 
 def largest_account(

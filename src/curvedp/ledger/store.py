@@ -1,5 +1,4 @@
 """The file of a ledger, which records what private releases have cost.
-
 It is one SQLite table of lines. The hash of each line covers all lines before it, so
 that changes are noticed. The first line states the budget, and each later one is an
 entry for a release.
@@ -177,7 +176,7 @@ def create(path: Path, first_body: dict[str, Any], key: bytes | None) -> None:
     path : Path
         Where the ledger will be.
     first_body : dict
-        What the first line states: the budget and so on.
+        The content of the first line: the budget and so on.
     key : bytes or None
         The key of the hashes.
 
@@ -249,7 +248,7 @@ def _check_folder(folder: Path, ledger_status: os.stat_result | None) -> None:
     Raises
     ------
     ParameterError
-        If there is such a folder. The message says how to close it.
+        If others can make files there. The message says how to prevent that.
     """
     if not _IS_POSIX:
         return
@@ -286,7 +285,7 @@ def _check_file_beside(
     Raises
     ------
     LedgerCorrupted
-        If there is such a file.
+        If SQLite did not make the file.
     """
     try:
         status = beside.lstat()
@@ -410,18 +409,7 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
         are turned into this one.
     """
     check_place(path)
-    try:
-        # With mode=rw, SQLite does not create a file that is missing.
-        connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw",
-            uri=True,
-            timeout=_LOCK_TIMEOUT,
-            isolation_level=None,
-        )
-    except sqlite3.Error as error:
-        raise CurvedpError(
-            f"cannot open the ledger {path}: {error}. Nothing was spent"
-        ) from error
+    connection = _connect(path)
     try:
         connection.execute("PRAGMA journal_mode=DELETE")
         connection.execute("PRAGMA synchronous=EXTRA")
@@ -445,6 +433,32 @@ def transaction(path: Path) -> Iterator[sqlite3.Connection]:
     finally:
         # Closing rolls back what was not committed.
         connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open the file of a ledger with SQLite; a missing file is not made.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Raises
+    ------
+    CurvedpError
+        If the file cannot be opened.
+    """
+    try:
+        return sqlite3.connect(
+            f"{path.as_uri()}?mode=rw",  # "rw" does not create a file, as "rwc" would
+            uri=True,
+            timeout=_LOCK_TIMEOUT,
+            isolation_level=None,
+        )
+    except sqlite3.Error as error:
+        raise CurvedpError(
+            f"cannot open the ledger {path}: {error}. Nothing was spent"
+        ) from error
 
 
 def read(
@@ -488,22 +502,36 @@ def read(
     for expected_number, (number, text, digest) in enumerate(stored, since):
         expected_digest = _chained_hash(previous, number, text, key)
         if number != expected_number or digest != expected_digest:
-            changed = f"entry {expected_number} of the ledger"
-            if expected_number == 0 and key is not None:
-                changed = "the ledger or its key"
-            raise LedgerCorrupted(
-                f"{changed} was changed or removed; what was spent is unknown"
-            )
+            raise _changed_line(expected_number, has_key=key is not None)
         rows.append(Row(number, json.loads(text), digest))
         previous = digest
 
-    line_count = since + len(rows)
-    counted = connection.execute("PRAGMA user_version").fetchone()[0]
-    if line_count != counted or line_count == 0:
+    lines_found = since + len(rows)
+    # `append` stores the number of lines in the file's header, too.
+    lines_written = connection.execute("PRAGMA user_version").fetchone()[0]
+    if lines_found != lines_written or lines_found == 0:
         raise LedgerCorrupted(
             "the last entries of the ledger are gone; what was spent is unknown"
         )
     return rows
+
+
+def _changed_line(number: int, *, has_key: bool) -> LedgerCorrupted:
+    """Return the error for a line whose hash is wrong.
+
+    Parameters
+    ----------
+    number : int
+        The number of the line, from 0.
+    has_key : bool
+        Whether the hashes have a key. Then a wrong key is another possible reason.
+    """
+    changed = f"entry {number} of the ledger"
+    if number == 0 and has_key:
+        changed = "the ledger or its key"
+    return LedgerCorrupted(
+        f"{changed} was changed or removed; what was spent is unknown"
+    )
 
 
 def read_hash(connection: sqlite3.Connection, number: int) -> str | None:
@@ -538,7 +566,7 @@ def append(
     connection : sqlite3.Connection
         An open transaction on the ledger.
     body : dict
-        What the line says, as JSON values.
+        The content of the line, as JSON values.
     key : bytes or None
         The key of the hashes, if the ledger has one.
 
@@ -659,17 +687,27 @@ def _check_single_name(path: Path) -> None:
         If the file has a hard link, or is mounted by itself.
     """
     if path.stat().st_nlink == 2:
-        for other in path.parent.iterdir():
-            # `create` makes the file under such a name first.
-            begins_like_ledger = other.name.startswith(f"{path.name}.")
-            is_unfinished = begins_like_ledger and other.name.endswith(".new")
-            if is_unfinished and other.samefile(path):
-                other.unlink(missing_ok=True)
+        _remove_unfinished_name(path)
     if path.stat().st_nlink != 1 or _is_mount_point(path):
         raise LedgerCorrupted(
             f"{path} has another name (a hard link, or it is mounted by itself): after a "
             "crash the two would disagree. Share its folder instead. Nothing was spent"
         )
+
+
+def _remove_unfinished_name(path: Path) -> None:
+    """Remove the name under which `create` first made a ledger's file.
+
+    Parameters
+    ----------
+    path : Path
+        The ledger, under the name that stays.
+    """
+    for other in path.parent.iterdir():
+        begins_like_ledger = other.name.startswith(f"{path.name}.")
+        is_unfinished = begins_like_ledger and other.name.endswith(".new")
+        if is_unfinished and other.samefile(path):
+            other.unlink(missing_ok=True)
 
 
 def _is_mount_point(path: Path) -> bool:

@@ -92,7 +92,7 @@ class BoundedNoise(LocalMechanism):
     scale : float
         The scale of the noise.
     certificate_ : LocalCertificate
-        What is promised; after `randomize`, about those reports.
+        The promise in full; after `randomize`, about those reports.
     """
 
     kind: ClassVar[NoiseKind]

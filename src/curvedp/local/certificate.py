@@ -33,7 +33,7 @@ SCHEMA = "curvedp-local-certificate/1"
 # The longest certificate that is read, in characters.
 _MAX_CHARACTERS = 1 << 22
 
-# Reports of so many numbers or fewer are listed in the certificate.
+# Reports with at most this many numbers are listed in the certificate.
 MAX_LISTED_INTEGERS = 4096
 
 _MAPPING_FIELDS = ("parameters", "guarantee", "entropy", "software")
@@ -241,7 +241,7 @@ def hash_reports(rows: list[list[int]]) -> str:
 def _has_form(record: dict[str, Any]) -> bool:
     """Return whether every field of a parsed certificate has its type and form.
 
-    It is the gate before a stranger's file is used. Whether the claims are true is
+    Nothing of a stranger's file is used before this check. Whether the claims are true is
     decided by `curvedp.local.verify` afterwards.
 
     Parameters
@@ -354,15 +354,22 @@ def _are_reports(reports: Any) -> bool:
         return False
     integers = reports["integers"]
     has_integers = integers is None or (
-        isinstance(integers, list)
-        and all(
-            isinstance(row, list) and all(type(entry) is int for entry in row)
-            for row in integers
-        )
+        isinstance(integers, list) and all(map(_is_list_of_integers, integers))
     )
     count = reports["count"]
     has_count = type(count) is int and count >= 0
     return has_integers and has_count and is_64_hex_digits(reports["sha256"])
+
+
+def _is_list_of_integers(row: Any) -> bool:
+    """Return whether a JSON value is a list of integers.
+
+    Parameters
+    ----------
+    row : JSON value
+        Anything; one row of the reports, if the file is in order.
+    """
+    return isinstance(row, list) and all(type(entry) is int for entry in row)
 
 
 def _refuse_constant(name: str) -> Any:

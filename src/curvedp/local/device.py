@@ -152,7 +152,7 @@ class TraceCost(NamedTuple):
     epsilon : float
         The cost of them all, per kilometer.
     left : float
-        What is left of the day's budget now.
+        The rest of the day's budget.
     fits : bool
         Whether the trace can be reported today.
 
@@ -197,7 +197,7 @@ class DeviceLedger:
     path : str or Path
         The file; it is created at the first report.
     mechanism : MetricLaplace
-        What draws reports of places on the Earth.
+        The mechanism that draws reports of places on the Earth.
     per_day : float
         The budget of a day, per kilometer: how many times ε new cells may cost.
     cell : float
@@ -288,7 +288,7 @@ class DeviceLedger:
             If the cell is new and the day's budget does not allow for it. Nothing is
             drawn then.
         LedgerCorrupted
-            If the file is none, or was deleted or set back under this object.
+            If the file is not a ledger, or was deleted or set back under this object.
         ParameterError
             If `day` is no date.
         """
@@ -355,7 +355,7 @@ class DeviceLedger:
             If the file is no device ledger, has a second name, or lacks entries that
             this object has seen: it was deleted, or an older copy was put back.
         ParameterError
-            If its terms are not those of this object.
+            If its terms differ from this object's.
         """
         # Taken before the file is read: another thread may add entries meanwhile.
         seen = self._seen
@@ -383,7 +383,7 @@ class DeviceLedger:
         LedgerCorrupted
             If the file is not a device ledger, or has a second name.
         ParameterError
-            If its ε, radius, budget or cell size are not those of this object.
+            If its ε, radius, budget or cell size differ from this object's.
         """
         try:
             content = json.loads(self.path.read_text(encoding="utf-8"))
@@ -441,20 +441,26 @@ def _is_entry(entry: Any) -> bool:
         return False
     if set(entry) != {"day", "cell", "epsilon", "report"}:
         return False
-    cell, report = entry["cell"], entry["report"]
-    has_cell = (
-        isinstance(cell, list)
-        and len(cell) == 2
-        and all(type(number) is int for number in cell)
-    )
-    has_report = report is None or (
-        isinstance(report, list)
-        and len(report) == 2
-        and all(type(degrees) is float for degrees in report)
-    )
+    has_cell = _is_pair_of(int, entry["cell"])
+    has_report = entry["report"] is None or _is_pair_of(float, entry["report"])
     cost = entry["epsilon"]
     has_cost = type(cost) is float and 0 < cost < math.inf
     return has_cell and has_cost and has_report and isinstance(entry["day"], str)
+
+
+def _is_pair_of(number_type: type, value: Any) -> bool:
+    """Return whether a JSON value is a list of two numbers of a type.
+
+    Parameters
+    ----------
+    number_type : type
+        `int` or `float`.
+    value : JSON value
+        Anything.
+    """
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return all(type(number) is number_type for number in value)
 
 
 def _continues(
@@ -475,12 +481,12 @@ def _continues(
     """
     if len(entries) < len(seen):
         return False
-    for now, before in zip(entries, seen, strict=False):
-        charges_are_same = all(
-            now[name] == before[name] for name in ("day", "cell", "epsilon")
+    for entry, seen_entry in zip(entries, seen, strict=False):
+        is_same_charge = all(
+            entry[name] == seen_entry[name] for name in ("day", "cell", "epsilon")
         )
-        report_is_same = before["report"] in (None, now["report"])
-        if not (charges_are_same and report_is_same):
+        is_same_report = seen_entry["report"] in (None, entry["report"])
+        if not (is_same_charge and is_same_report):
             return False
     return True
 

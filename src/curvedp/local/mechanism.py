@@ -26,7 +26,7 @@ class LocalMechanism(ABC):
     space : RecordSpace
         Where the records live.
     certificate_ : LocalCertificate
-        What is promised. After `randomize`, it is about those reports.
+        The promise in full. After `randomize`, it is about those reports.
     """
 
     name: ClassVar[str]

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # scipy.optimize is loaded by its first use
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
@@ -82,7 +82,7 @@ class MetricLaplace(LocalMechanism):
     epsilon : float
         ε per unit of distance: per kilometer on `Earth()`, per radian on a sphere.
     public_point : array, optional
-        What stands for a record that cannot be read; the origin by default.
+        The record that replaces one that cannot be read; the origin by default.
     insist : bool
         Whether a report that is mostly noise, in high dimension, is wanted all the
         same.
@@ -94,7 +94,7 @@ class MetricLaplace(LocalMechanism):
     expected_displacement : float
         The mean distance from record to report, in the unit of `epsilon`.
     certificate_ : LocalCertificate
-        What is promised; after `randomize`, about those reports.
+        The promise in full; after `randomize`, about those reports.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class MetricLaplace(LocalMechanism):
             """Return P(distance ≤ radius) − level, which increases."""
             return float(self._law.radial_cdf(radius)) - probability
 
-        radius = brentq(excess, 0.0, upper)
+        radius = scipy.optimize.brentq(excess, 0.0, upper)
         return self.space.unit_length * float(radius)
 
     def radial_probability(self, distances: Any) -> np.ndarray:
@@ -211,7 +211,7 @@ class MetricLaplace(LocalMechanism):
         points, is_single = read_batch(self.space, X)
         with quiet_about_records():
             distances = self.space.manifold.dist(points, report_points)
-        # Volumes in the unit of ε are unit_length^dim times those of the manifold.
+        # Volumes in the unit of ε are unit_length^dim times the manifold's volumes.
         log_volume = self.space.manifold.dim * math.log(self.space.unit_length)
         values = -distances / self.scale - self._law.log_normalizer - log_volume
         return np.asarray(values[0] if is_single else values)

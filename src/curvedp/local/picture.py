@@ -84,24 +84,12 @@ def plot_displacements(mechanism: MetricLaplace) -> "Figure":
     from matplotlib.figure import Figure
     from matplotlib.patches import Circle
 
-    # Simulate reports of the public record, and flatten them around it.
     space = mechanism.space
-    manifold = space.manifold
-    rng = np.random.default_rng(_SEED)
-    point = space.read(space.public_record[None])
-    reports = mechanism.simulate_points(np.repeat(point, _REPORTS, axis=0), rng)
-    velocities = np.asarray(manifold.log(point[0], reports))
-    coordinates = np.asarray(manifold.to_coordinates(point[0], velocities))
-    steps = coordinates[:, :2] * space.unit_length
-    if steps.shape[1] == 1:
-        steps = np.column_stack([steps, np.zeros(len(steps))])
-
+    x, y = _simulated_displacements(mechanism).T
     with own_style():
         figure = Figure(figsize=(5.2, 5.2), layout="constrained")
         axes = figure.subplots()
-        axes.scatter(
-            steps[:, 0], steps[:, 1], s=7, alpha=0.6, color=WARM, label="reports"
-        )
+        axes.scatter(x, y, s=7, alpha=0.6, color=WARM, label="reports")
         axes.scatter([0], [0], marker="+", s=120, color=INK, label="record")
         for level in _LEVELS:
             radius = mechanism.displacement_quantile(level)
@@ -113,6 +101,7 @@ def plot_displacements(mechanism: MetricLaplace) -> "Figure":
                 (radius / math.sqrt(2), radius / math.sqrt(2)),
                 fontsize=8,
             )
+
         axes.set_aspect("equal")
         axes.set_xlabel(f"{plural(space.unit)}")
         axes.set_ylabel(f"{plural(space.unit)}")
@@ -123,6 +112,34 @@ def plot_displacements(mechanism: MetricLaplace) -> "Figure":
         )
         axes.legend(loc="upper left", fontsize=8)
     return figure
+
+
+def _simulated_displacements(mechanism: MetricLaplace) -> np.ndarray:
+    """Simulate reports of the public record, and flatten them around it.
+
+    Parameters
+    ----------
+    mechanism : MetricLaplace
+        The mechanism that draws the reports. The public seed of the pictures is used.
+
+    Returns
+    -------
+    array, shape (reports, 2)
+        The first two coordinates of the displacements, in the unit of the space; the
+        second is 0 on spaces of one dimension.
+    """
+    space = mechanism.space
+    manifold = space.manifold
+    rng = np.random.default_rng(_SEED)
+    points = space.read(space.public_record[np.newaxis])
+    reports = mechanism.simulate_points(np.repeat(points, _REPORTS, axis=0), rng)
+    velocities = np.asarray(manifold.log(points[0], reports))
+    coordinates = np.asarray(manifold.to_coordinates(points[0], velocities))
+    displacements = coordinates[:, :2] * space.unit_length
+    if displacements.shape[1] == 1:
+        zeros = np.zeros(len(displacements))
+        displacements = np.column_stack([displacements, zeros])
+    return np.asarray(displacements)
 
 
 def plot_places(mechanism: MetricLaplace) -> "Figure":

@@ -229,13 +229,13 @@ def _local_errors(
         If none does.
     """
     errors: dict[str, float] = {}
-    kinds: tuple[type[BoundedNoise], ...] = (LocalGaussian, LocalLaplace)
-    for kind in kinds:
+    noise_classes: tuple[type[BoundedNoise], ...] = (LocalGaussian, LocalLaplace)
+    for noise_class in noise_classes:
         try:
-            mechanism = kind(manifold, manifold.origin, radius, guarantee)
+            mechanism = noise_class(manifold, manifold.origin, radius, guarantee)
         except CurvedpError:  # Gaussian noise meets no pure ε in flat space
             continue
-        errors[kind.name] = _report_error(mechanism, radius)
+        errors[noise_class.name] = _report_error(mechanism, radius)
     epsilon = _pure_epsilon(guarantee)
     if isinstance(manifold, Sphere) and epsilon is not None:
         privunit = PrivUnit(manifold.dim + 1, epsilon)
@@ -300,7 +300,7 @@ def _pure_epsilon(guarantee: Guarantee) -> float | None:
     Parameters
     ----------
     guarantee : Guarantee
-        What a report must satisfy.
+        The guarantee of a report.
 
     Returns
     -------
@@ -312,7 +312,8 @@ def _pure_epsilon(guarantee: Guarantee) -> float | None:
     if not isinstance(guarantee, GDP):
         return None
     # An ε of 200 implies more than any μ in use; 60 halvings exhaust the doubles.
-    low, high = 0.0, 200.0
+    low = 0.0
+    high = 200.0
     for _ in range(60):
         middle = (low + high) / 2
         if middle > 0 and convert(PureDP(middle), to=GDP).mu <= guarantee.mu:

@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # scipy.optimize is loaded by its first use
 from flint import arb
-from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, gammaln
 
 from curvedp import _validate
@@ -167,6 +167,37 @@ def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
     CapParameters
         The threshold γ and the weight of the cap.
     """
+    threshold = _best_threshold(dim, epsilon)
+    with at_precision(_BITS):
+        probability = cap_probability(dim, threshold)
+        # Tight ε: p/(1 − p) = e^ε·A/(1 − A). Rounded down to units of 2^-64.
+        odds = arb(epsilon).exp() * probability / (1 - probability)
+        p = odds / (1 + odds)
+        units = (p * arb(1 << 64)).lower().floor()
+        cap_weight = min(int(units.fmpz()), (1 << 64) - 1)
+
+    # Lower p until the upper bound of ε is small enough: by one unit of 2^-64, or by a
+    # few where rounding hides single units.
+    while certified_epsilon(dim, CapParameters(threshold, cap_weight)) > epsilon:
+        cap_weight -= 1 + (cap_weight >> 60)
+    return CapParameters(threshold, cap_weight)
+
+
+def _best_threshold(dim: int, epsilon: float) -> float:
+    """Return the threshold γ with the smallest variance: the root of T = γ·(κ + A).
+
+    Parameters
+    ----------
+    dim : int
+        The number d of entries of a record.
+    epsilon : float
+        The guarantee ε of a report, from which κ = 1/(e^ε − 1).
+
+    Returns
+    -------
+    float
+        The root in [0, 1), in floats. T(γ) and A(γ) are as in `optimal_parameters`.
+    """
     kappa = 1.0 / math.expm1(epsilon)
     exponent = (dim - 1) / 2
     log_constant = float(
@@ -185,22 +216,9 @@ def optimal_parameters(dim: int, epsilon: float) -> CapParameters:
 
     # For a huge ε the root is beyond what doubles tell from 1.
     largest = 1 - 2.0**-50
-    threshold = largest
-    if excess(largest) < 0:
-        threshold = float(brentq(excess, 0.0, largest, xtol=1e-14))
-    with at_precision(_BITS):
-        probability = cap_probability(dim, threshold)
-        # Tight ε: p/(1 − p) = e^ε·A/(1 − A). Rounded down to units of 2^-64.
-        odds = arb(epsilon).exp() * probability / (1 - probability)
-        p = odds / (1 + odds)
-        units = (p * arb(1 << 64)).lower().floor()
-        cap_weight = min(int(units.fmpz()), (1 << 64) - 1)
-
-    # Lower p until the upper bound of ε is small enough: by one unit of 2^-64, or by a
-    # few where rounding hides single units.
-    while certified_epsilon(dim, CapParameters(threshold, cap_weight)) > epsilon:
-        cap_weight -= 1 + (cap_weight >> 60)
-    return CapParameters(threshold, cap_weight)
+    if excess(largest) >= 0:
+        return largest
+    return float(scipy.optimize.brentq(excess, 0.0, largest, xtol=1e-14))
 
 
 class PrivUnit(LocalMechanism):
@@ -231,7 +249,7 @@ class PrivUnit(LocalMechanism):
     report_error : float
         1/m² − 1, the mean squared error of one report over m.
     certificate_ : LocalCertificate
-        What is promised; after `randomize`, about those reports.
+        The promise in full; after `randomize`, about those reports.
 
     Examples
     --------
@@ -378,9 +396,9 @@ class PrivUnit(LocalMechanism):
         across = rng.standard_normal(points.shape)
         across -= np.sum(across * points, axis=1, keepdims=True) * points
         across /= np.linalg.norm(across, axis=1, keepdims=True)
-        return np.asarray(
-            heights[:, None] * points + np.sqrt(squared_sines)[:, None] * across
-        )
+        along_record = heights[:, np.newaxis] * points
+        beside_record = np.sqrt(squared_sines)[:, np.newaxis] * across
+        return np.asarray(along_record + beside_record)
 
     @cached_property
     def largest_variance(self) -> float:
@@ -395,10 +413,9 @@ class PrivUnit(LocalMechanism):
         tail = 0.5 * float(betainc(exponent, 0.5, squared_sine))
         # E[W²; W ≥ γ] of the first coordinate W of a uniform vector; E[W²] is 1/dim.
         in_cap = float(betainc(exponent, 1.5, squared_sine)) / (2 * self.dim)
+        outside = 1 / self.dim - in_cap
         p = self.cap_probability
-        second_moment = p * in_cap / tail + (1 - p) * (1 / self.dim - in_cap) / (
-            1 - tail
-        )
+        second_moment = p * in_cap / tail + (1 - p) * outside / (1 - tail)
         along = second_moment / self.mean_length**2 - 1
         across = (1 - second_moment) / ((self.dim - 1) * self.mean_length**2)
         return max(along, across)

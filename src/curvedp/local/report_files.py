@@ -1,4 +1,6 @@
-"""The table of private reports that `curvedp perturb` and the studio write."""
+"""The table of private reports that `curvedp perturb` and the studio write.
+A report is a record with noise of its own (local privacy); each is one row.
+"""
 
 import csv
 import io
@@ -20,7 +22,7 @@ def report_table(
     Parameters
     ----------
     mechanism : MetricLaplace
-        What drew the reports. Its space says what a report is.
+        The mechanism that drew the reports. Its space says what a report is.
     reports : array, shape (n, *record_shape)
         The reports, one for each line of the table.
     form : str or None

@@ -54,7 +54,8 @@ def estimate_mean(
     Parameters
     ----------
     mechanism : LocalMechanism
-        What drew the reports, on a sphere, the Earth, a torus or in Euclidean space.
+        The mechanism that drew the reports: on a sphere, the Earth, a torus or in
+        Euclidean space.
     reports : array, shape (n, *record_shape)
         One report for each person.
     level : float
@@ -212,7 +213,8 @@ def _mean_angles(
         The directions, and the radius of a ball that covers all of them jointly; at most
         the largest distance on the torus.
     """
-    cosine, sine = np.cos(points).mean(axis=0), np.sin(points).mean(axis=0)
+    cosine = np.cos(points).mean(axis=0)
+    sine = np.sin(points).mean(axis=0)
     angles = np.arctan2(sine, cosine)
     lengths = np.hypot(cosine, sine)
     deviations = np.sin(points - angles) / lengths
@@ -261,7 +263,7 @@ def estimate_density(
     Parameters
     ----------
     mechanism : LocalMechanism
-        What drew the reports, on the two-sphere, the Earth, or a torus.
+        The mechanism that drew the reports, on the two-sphere, the Earth, or a torus.
     reports : array, shape (n, *record_shape)
         One report for each person.
     at : array, shape (m, *record_shape)
@@ -391,9 +393,10 @@ def _sphere_density(
         """Return the relative standard error of a uniform density at this degree."""
         if limit > usable:
             return math.inf
-        part = slice(1, limit + 1)
-        ratio = _window(orders[part], limit) / factors[part]
-        return math.sqrt(float(((2 * orders[part] + 1) * ratio**2).sum()) / len(points))
+        used = orders[1 : limit + 1]
+        ratio = _window(used, limit) / factors[used]
+        variance = float(((2 * used + 1) * ratio**2).sum()) / len(points)
+        return math.sqrt(variance)
 
     limit = _choose_degree(relative_error, degree)
     if limit > usable:
@@ -402,8 +405,10 @@ def _sphere_density(
             parameter="degree",
             value=limit,
         )
+    # A table of K, between whose entries values are interpolated.
     used = orders[: limit + 1]
-    coefficients = (2 * used + 1) / (4 * np.pi) * _window(used, limit) / factors[used]
+    multiplicities = (2 * used + 1) / (4 * np.pi)
+    coefficients = multiplicities * _window(used, limit) / factors[used]
     angles = np.linspace(0.0, np.pi, _TABLE_SIZE)
     table = sum(
         coefficient * eval_legendre(order, np.cos(angles))
@@ -416,6 +421,30 @@ def _sphere_density(
         return np.asarray(np.interp(pair_angles, angles, table))
 
     return _average_kernel(kernel, queries, len(points), limit)
+
+
+def _positive_frequencies(dim: int, largest: int) -> np.ndarray:
+    """Return the vectors of whole numbers whose first nonzero entry is positive.
+
+    The cosines of k and −k are equal, so one of the two is enough.
+
+    Parameters
+    ----------
+    dim : int
+        The number of entries of a vector.
+    largest : int
+        The largest absolute value of an entry.
+
+    Returns
+    -------
+    array of int, shape (count, dim)
+        The vectors, without 0.
+    """
+    axis = np.arange(-largest, largest + 1)
+    grid = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
+    is_nonzero = grid != 0
+    first_nonzero = grid[np.arange(len(grid)), np.argmax(is_nonzero, axis=1)]
+    return np.asarray(grid[first_nonzero > 0])
 
 
 def _torus_density(
@@ -449,29 +478,22 @@ def _torus_density(
     """
     dim = points.shape[1]
     largest = _LARGEST_DEGREE if dim == 1 else _LARGEST_DEGREE // 3
-    axis = np.arange(-largest, largest + 1)
-    grid = np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
-    first_nonzero = np.array(
-        [next((entry for entry in k if entry), 0) for k in grid.tolist()]
-    )
-    # The cosines of k and −k are equal, so one of the two is enough: that whose first
-    # nonzero entry is positive. k = 0 is the constant 1 below.
-    half = grid[first_nonzero > 0]
-    lengths = np.linalg.norm(half, axis=1)
-    factors = torus_moments(mechanism, half)
+    all_frequencies = _positive_frequencies(dim, largest)
+    lengths = np.linalg.norm(all_frequencies, axis=1)
+    factors = torus_moments(mechanism, all_frequencies)
 
     def relative_error(limit: int) -> float:
         """Return the relative standard error of a uniform density at this degree."""
         if limit > largest:
             return math.inf
-        used = lengths <= limit
-        ratio = _window(lengths[used], limit) / factors[used]
+        is_used = lengths <= limit
+        ratio = _window(lengths[is_used], limit) / factors[is_used]
         return math.sqrt(2 * float((ratio**2).sum()) / len(points))
 
     limit = _choose_degree(relative_error, degree)
-    used = lengths <= limit
-    frequencies = half[used]
-    coefficients = 2 * _window(lengths[used], limit) / factors[used]
+    is_used = lengths <= limit
+    frequencies = all_frequencies[is_used]
+    coefficients = 2 * _window(lengths[is_used], limit) / factors[is_used]
 
     def kernel(block: np.ndarray) -> np.ndarray:
         """Return the kernel for every pair of a query of the block and a report."""
@@ -510,7 +532,8 @@ def _average_kernel(
         Means over reports, and their standard errors.
     """
     block_size = max(1, _BLOCK_PAIRS // n)
-    values, errors = [], []
+    values = []
+    errors = []
     for start in range(0, len(queries), block_size):
         kernel_values = kernel(queries[start : start + block_size])
         values.append(kernel_values.mean(axis=1))
@@ -653,7 +676,7 @@ def estimate_histogram(
     Parameters
     ----------
     mechanism : MetricLaplace
-        What drew the reports.
+        The mechanism that drew the reports.
     reports : array, shape (n, *record_shape)
         Reports of cell centers.
     cells : PublicCells
@@ -672,42 +695,75 @@ def estimate_histogram(
     True
     """
     points = _read_points(mechanism.report_space, reports)
-    n, k = len(points), len(cells)
-
-    # Estimate P(report in cell j | record in cell k) by simulation, with a public seed.
-    rng = np.random.default_rng(_CELL_SEED)
-    transitions = np.empty((k, k))
-    for number, center in enumerate(cells.points):
-        copies = np.repeat(center[None], _CELL_DRAWS, axis=0)
-        simulated = cells.nearest(mechanism.simulate_points(copies, rng))
-        transitions[:, number] = np.bincount(simulated, minlength=k) / _CELL_DRAWS
-    reported = np.bincount(cells.nearest(points), minlength=k)
-
+    n_cells = len(cells)
+    transitions = _simulate_transitions(mechanism, cells)
     # An entry was simulated with a standard error of at most this, and a matrix of such
-    # errors has singular values of at most about twice it times √k.
+    # errors has singular values of at most about twice it times √n_cells.
     entry_error = 0.5 / math.sqrt(_CELL_DRAWS)
     smallest = float(np.linalg.svd(transitions, compute_uv=False)[-1])
-    if smallest < 5 * entry_error * math.sqrt(k):
+    if smallest < 5 * entry_error * math.sqrt(n_cells):
         raise ParameterError(
             "the cells are too small for this noise: reports of different cells cannot "
             "be told apart; take larger cells"
         )
+
+    reported = np.bincount(cells.nearest(points), minlength=n_cells)
     inverse = np.linalg.inv(transitions)
     counts = inverse @ reported
     shares = _most_likely_shares(transitions, reported)
-
-    # The reports of the records of one cell are multinomial. Summed over cells, the
-    # covariance of the reported counts is diag(C·e) − C·diag(e)·Cᵀ, with e the expected
-    # counts of the records.
-    expected = np.maximum(n * shares, 0.0)
-    covariance = np.diag(transitions @ expected)
-    covariance -= (transitions * expected) @ transitions.T
-    # The matrix itself is known up to its simulation.
-    simulated_variance = transitions * (1 - transitions) / _CELL_DRAWS
-    covariance += np.diag(simulated_variance @ expected**2)
+    expected = np.maximum(len(points) * shares, 0.0)
+    covariance = _covariance_of_reports(transitions, expected)
     # The diagonal of C⁻¹·covariance·C⁻ᵀ.
     variances = np.einsum("ij,jk,ik->i", inverse, covariance, inverse)
     return HistogramEstimate(counts, np.sqrt(np.maximum(variances, 0.0)), shares)
+
+
+def _simulate_transitions(mechanism: MetricLaplace, cells: PublicCells) -> np.ndarray:
+    """Estimate where the reports of the records of each cell lie, by simulation.
+
+    Parameters
+    ----------
+    mechanism : MetricLaplace
+        The mechanism that drew the reports.
+    cells : PublicCells
+        The public cells.
+
+    Returns
+    -------
+    array, shape (cells, cells)
+        The matrix C: entry (j, k) is P(report in cell j | record in cell k). It is
+        simulated with a public seed.
+    """
+    n_cells = len(cells)
+    rng = np.random.default_rng(_CELL_SEED)
+    transitions = np.empty((n_cells, n_cells))
+    for cell, center in enumerate(cells.points):
+        copies = np.repeat(center[np.newaxis], _CELL_DRAWS, axis=0)
+        reported_cells = cells.nearest(mechanism.simulate_points(copies, rng))
+        hits = np.bincount(reported_cells, minlength=n_cells)
+        transitions[:, cell] = hits / _CELL_DRAWS
+    return transitions
+
+
+def _covariance_of_reports(transitions: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Return the covariance of the numbers of reports in each cell.
+
+    The reports of the records of one cell are multinomial. Summed over cells, their
+    covariance is diag(C·e) − C·diag(e)·Cᵀ. The variance that the simulation of C adds
+    is included.
+
+    Parameters
+    ----------
+    transitions : array, shape (cells, cells)
+        The matrix C of `_simulate_transitions`.
+    expected : array, shape (cells,)
+        The expected number e of records in each cell.
+    """
+    covariance = np.diag(transitions @ expected)
+    covariance -= (transitions * expected) @ transitions.T
+    simulated_variance = transitions * (1 - transitions) / _CELL_DRAWS
+    covariance += np.diag(simulated_variance @ expected**2)
+    return covariance
 
 
 def _most_likely_shares(transitions: np.ndarray, reported: np.ndarray) -> np.ndarray:

@@ -126,9 +126,9 @@ class PointRecords:
     manifold : Manifold
         The manifold of the records.
     public_point : array, optional
-        What stands for a record that cannot be read; the manifold's origin by default.
-        On an unbounded space, records farther than 10^9 from it are moved to that
-        distance.
+        The record that replaces one that cannot be read; by default the manifold's
+        origin. On an unbounded space, records farther than 10^9 from it are moved to
+        that distance.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class Earth:
     """The Earth as a sphere: places in degrees, distances in kilometers.
 
     A record is (latitude, longitude). Any longitude is a place. A latitude beyond a
-    pole is none, and becomes the public place. The poles and the date line are ordinary
+    pole is not a place, and becomes the public place. The poles and the date line are ordinary
     places, because noise is added on the sphere and not to degrees.
 
     Parameters

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy  # scipy.optimize is loaded by its first use
 from flint import arb
-from scipy.optimize import brentq
 
 from curvedp.errors import ParameterError
 from curvedp.geometry import Euclidean
@@ -73,10 +73,13 @@ class TorusLaplace:
             steps = np.linspace(0.0, 1.0, _PANELS + 1)[1:]
             edges = np.concatenate([inner, math.pi + (reach - math.pi) * steps**2])
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-        half_widths = np.diff(edges)[:, None] / 2
-        radii = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
+        # Gauss-Legendre nodes on each panel between two edges.
+        half_widths = np.diff(edges)[:, np.newaxis] / 2
+        middles = edges[:-1, np.newaxis] + half_widths
+        radii = (middles + half_widths * nodes).ravel()
         density = np.exp(-radii / self.scale) * radii ** (self.dim - 1)
-        return radii, (half_widths * weights).ravel() * density * self._arc(radii)
+        node_weights = (half_widths * weights).ravel()
+        return radii, node_weights * density * self._arc(radii)
 
     def _arc(self, radii: np.ndarray) -> np.ndarray:
         """Return the measure of directions in which a radius stays in the cube (−π, π)^d.
@@ -132,22 +135,34 @@ class TorusLaplace:
             return np.asarray(mass_to_r / mass_to_pi)
 
         shape = np.shape(r)
-        flat = np.clip(np.atleast_1d(np.asarray(r, dtype=float)).ravel(), 0, None)
-
-        # Up to π the law is that of the plane, in closed form.
-        near = np.minimum(flat, math.pi) / self.scale
-        plane = 2 * math.pi * self.scale**2 * -(np.expm1(-near) + near * np.exp(-near))
-
-        # Beyond π the circle leaves the square, and its arc begins like a square root.
-        # With the radius s = π + span·t² the integrand over t in [0, 1] is smooth.
-        nodes, node_weights = np.polynomial.legendre.leggauss(_NODES)
-        span = np.maximum(np.minimum(flat, self.diameter) - math.pi, 0.0)
-        t = (nodes + 1) / 2
-        s = math.pi + span[:, None] * t**2
-        density = np.exp(-s / self.scale) * s * self._arc(s) * 2 * t * span[:, None]
-        mass = plane + density @ node_weights / 2
+        radii = np.clip(np.atleast_1d(np.asarray(r, dtype=float)).ravel(), 0, None)
+        # Up to π the mass is the same as in the plane, in closed form.
+        near = np.minimum(radii, math.pi) / self.scale
+        exponentials = -(np.expm1(-near) + near * np.exp(-near))
+        mass_to_pi = 2 * math.pi * self.scale**2 * exponentials
+        mass = mass_to_pi + self._mass_beyond_pi(radii)
         fractions = np.minimum(mass / math.exp(self.log_normalizer), 1.0)
         return np.asarray(fractions.reshape(shape))
+
+    def _mass_beyond_pi(self, radii: np.ndarray) -> np.ndarray:
+        """Return ∫ e^{−d(x, p)/σ} dx over π < d(x, p) ≤ r on the two-torus.
+
+        There the circle of radius s leaves the square, and its arc begins like a square
+        root. With s = π + span·t² the integrand over t in [0, 1] is smooth.
+
+        Parameters
+        ----------
+        radii : array, shape (count,)
+            The radii r.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        span = np.maximum(np.minimum(radii, self.diameter) - math.pi, 0.0)
+        span = span[:, np.newaxis]  # one row for each radius, one column for each node
+        t = (nodes + 1) / 2
+        s = math.pi + span * t**2
+        arc_lengths = np.exp(-s / self.scale) * s * self._arc(s)
+        density = arc_lengths * 2 * t * span  # ds = 2·t·span·dt
+        return np.asarray(density @ weights / 2)
 
     def quantile(self, level: float) -> float:
         """Return the distance that a draw exceeds with probability 1 − level.
@@ -167,7 +182,7 @@ class TorusLaplace:
             """Return P(distance ≤ radius) − level, which increases."""
             return float(self.radial_cdf(radius)) - level
 
-        return float(brentq(excess, 0.0, self.diameter))
+        return float(scipy.optimize.brentq(excess, 0.0, self.diameter))
 
     def characteristic(self, frequencies: np.ndarray) -> np.ndarray:
         """Return E cos⟨k, x − p⟩ of a draw x about p, for vectors k of whole numbers.
@@ -185,41 +200,68 @@ class TorusLaplace:
         array, shape (m,)
             One factor for each k.
         """
-        k = np.asarray(frequencies, dtype=float).reshape(-1, self.dim)
-        rate = 1 / self.scale
+        vectors = np.asarray(frequencies, dtype=float).reshape(-1, self.dim)
         if self.dim == 1:
-            # ∫ e^{−rate·s}·cos(ks) ds over [0, π], over the same for k = 0. The cosine
-            # at the end is (−1)^k.
-            order = k[:, 0]
-            sign = np.cos(np.pi * order)
-            density_at_pi = math.exp(-math.pi * rate)
-            truncation = (1 - sign * density_at_pi) / (1 - density_at_pi)
-            return np.asarray(rate**2 / (rate**2 + order**2) * truncation)
+            return self._characteristic_on_circle(vectors[:, 0])
 
-        # By symmetry the square is eight triangles of points (s, s·t), 0 < t < 1, on which
-        # the integrand is smooth. The area element is s ds dt.
-        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-        t, t_weights = (nodes + 1) / 2, weights / 2
-        edges = np.linspace(
-            0.0, min(math.pi, _MAX_SCALES * self.scale), 4 * _PANELS + 1
-        )
-        half_widths = np.diff(edges)[:, None] / 2
-        s = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
-        s_weights = (half_widths * weights).ravel() * s
-        grid_weights = s_weights[:, None] * t_weights
-        lengths = s[:, None] * np.hypot(1.0, t)
-        density = grid_weights * np.exp(-rate * lengths)
-        total = 8 * density.sum()
-
+        s, t, masses = self._triangle_rule()
+        total = 8 * masses.sum()
         values = []
-        for a, b in k:
+        for a, b in vectors:
             # Sines cancel between the triangles. In four of them the first coordinate is
             # the larger one, in the other four the second.
-            first_larger = np.cos(a * s)[:, None] * np.cos(b * s[:, None] * t)
-            second_larger = np.cos(b * s)[:, None] * np.cos(a * s[:, None] * t)
+            first_larger = np.cos(a * s) * np.cos(b * s * t)
+            second_larger = np.cos(b * s) * np.cos(a * s * t)
             cosines = first_larger + second_larger
-            values.append(4 * np.sum(density * cosines) / total)
+            values.append(4 * np.sum(masses * cosines) / total)
         return np.array(values)
+
+    def _characteristic_on_circle(self, k: np.ndarray) -> np.ndarray:
+        """Return E cos(k·(x − p)) of a draw x about p on the circle.
+
+        This is ∫ e^{−s/scale}·cos(ks) ds over [0, π], divided by its value for k = 0.
+
+        Parameters
+        ----------
+        k : array of float, shape (count,)
+            Whole numbers.
+        """
+        rate = 1 / self.scale
+        cosine_at_pi = np.cos(np.pi * k)  # (−1)^k
+        density_at_pi = math.exp(-math.pi * rate)
+        truncation = (1 - cosine_at_pi * density_at_pi) / (1 - density_at_pi)
+        return np.asarray(rate**2 / (rate**2 + k**2) * truncation)
+
+    def _triangle_rule(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return a quadrature rule for the noise on one eighth of the square torus.
+
+        By symmetry the square is eight triangles of points (s, s·t), 0 < t < 1, on which
+        the density e^{−|(s, s·t)|/scale} is smooth. The area element is s ds dt.
+
+        Returns
+        -------
+        s : array, shape (points, 1)
+            The first coordinates of the nodes.
+        t : array, shape (nodes,)
+            The quotients of the second and the first coordinate.
+        masses : array, shape (points, nodes)
+            The density at each node, times the weight of the node.
+        """
+        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+        t = (nodes + 1) / 2
+        t_weights = weights / 2
+
+        # Gauss-Legendre nodes on each of several panels of s.
+        longest = min(math.pi, _MAX_SCALES * self.scale)
+        edges = np.linspace(0.0, longest, 4 * _PANELS + 1)
+        half_widths = np.diff(edges)[:, np.newaxis] / 2
+        middles = edges[:-1, np.newaxis] + half_widths
+        s = (middles + half_widths * nodes).reshape(-1, 1)
+        s_weights = (half_widths * weights).reshape(-1, 1) * s
+
+        lengths = s * np.hypot(1.0, t)
+        rate = 1 / self.scale
+        return s, t, s_weights * t_weights * np.exp(-rate * lengths)
 
     def sample(self, rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
         """Draw one vector of angles about each center in floats. NOT private.
@@ -240,26 +282,45 @@ class TorusLaplace:
             Angles in [−π, π).
         """
         draws = np.empty_like(centers)
-        open_rows = np.arange(len(centers))
-        is_wide = self._is_wide
+        open_rows = np.arange(len(centers))  # rows without an accepted displacement
         while len(open_rows):
-            n = len(open_rows)
-            if is_wide:
-                # Uniform in the cube, accepted with the probability e^{−length/σ}.
-                steps = rng.uniform(-math.pi, math.pi, (n, self.dim))
-                lengths = np.linalg.norm(steps, axis=1)
-                accepted = rng.random(n) < np.exp(-lengths / self.scale)
-            else:
-                # The Euclidean law: a uniform direction, and a length with the gamma law
-                # of shape dim; accepted if it lies in the cube.
-                steps = rng.standard_normal((n, self.dim))
-                steps /= np.linalg.norm(steps, axis=1, keepdims=True)
-                steps *= self.scale * rng.standard_gamma(self.dim, (n, 1))
-                accepted = np.all(np.abs(steps) < math.pi, axis=1)
-            rows = open_rows[accepted]
-            draws[rows] = centers[rows] + steps[accepted]
-            open_rows = open_rows[~accepted]
+            steps, is_accepted = self._propose(rng, len(open_rows))
+            rows = open_rows[is_accepted]
+            draws[rows] = centers[rows] + steps[is_accepted]
+            open_rows = open_rows[~is_accepted]
         return np.asarray(np.remainder(draws + math.pi, 2 * math.pi) - math.pi)
+
+    def _propose(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Propose n displacements, and decide which of them are accepted.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The generator of the proposals.
+        n : int
+            The number of proposals.
+
+        Returns
+        -------
+        steps : array, shape (n, dim)
+            The displacements.
+        is_accepted : array of bool, shape (n,)
+            Which of them are draws of the law.
+        """
+        if self._is_wide:
+            # Uniform in the cube, accepted with the probability e^{−length/σ}.
+            steps = rng.uniform(-math.pi, math.pi, (n, self.dim))
+            lengths = np.linalg.norm(steps, axis=1)
+            return steps, rng.random(n) < np.exp(-lengths / self.scale)
+
+        # The Euclidean law: a uniform direction, and a length with the gamma law of
+        # shape dim. It is accepted in the cube.
+        steps = rng.standard_normal((n, self.dim))
+        steps /= np.linalg.norm(steps, axis=1, keepdims=True)
+        steps *= self.scale * rng.standard_gamma(self.dim, (n, 1))
+        return steps, np.all(np.abs(steps) < math.pi, axis=1)
 
     @property
     def _is_wide(self) -> bool:

@@ -384,7 +384,7 @@ def _number(value: Any) -> float:
     Parameters
     ----------
     value : JSON value
-        What the certificate states, maybe a stranger's.
+        The statement of a certificate, which may be a stranger's.
 
     Raises
     ------

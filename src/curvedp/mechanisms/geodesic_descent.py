@@ -391,9 +391,9 @@ class BundleDescentMechanism(
         )
 
     def _replay(self, integers: Any) -> tuple[PointAndVelocities, np.ndarray]:
-        """Repeat the descent of a release without records, from its recorded integers.
+        """Repeat a released descent without records, from the integers of a certificate.
 
-        `verify` and confidence regions call it with the noisy integers of a certificate.
+        Used to verify a certificate, and to compute confidence regions.
 
         Parameters
         ----------
@@ -497,36 +497,48 @@ class BundleDescentMechanism(
         PointAndVelocities
             The average of the last iterates, in the public domain.
         """
-        manifold = self.manifold
         domain = self.domain
-        rate = _step_rate(manifold, domain)
+        rate = _step_rate(self.manifold, domain)
+        rate_of_velocities = rate / (2 * domain.n_predictors)
         point = self.statistic.ball.center
-        velocities = np.zeros((domain.n_predictors, *manifold.point_shape))
+        velocities = np.zeros((domain.n_predictors, *self.manifold.point_shape))
         iterates: list[PointAndVelocities] = []
 
         for step in range(self.steps):
             direction = noisy_direction(point, velocities)
-            move = direction.reshape(1 + domain.n_predictors, manifold.dim)
+            move = direction.reshape(1 + domain.n_predictors, self.manifold.dim)
             point_move = rate * move[0]
-            velocity_move = rate / (2 * domain.n_predictors) * move[1:] / PREDICTOR_UNIT
+            velocity_move = rate_of_velocities * move[1:] / PREDICTOR_UNIT
             point, velocities = self._apply_step(
                 point, velocities, point_move, velocity_move
             )
             if step >= self.steps // 3:
                 iterates.append(PointAndVelocities(point, velocities))
+        return self._average(iterates)
 
+    def _average(self, iterates: list[PointAndVelocities]) -> PointAndVelocities:
+        """Return the average of several geodesics, in the public domain.
+
+        The points are averaged in the tangent space at the last one. The velocities are
+        then transported to the mean point and averaged there.
+
+        Parameters
+        ----------
+        iterates : list of PointAndVelocities
+            The middle points of the geodesics, and their velocities there.
+        """
+        manifold = self.manifold
+        last_point = iterates[-1].point
         points = np.stack([pair.point for pair in iterates])
-        all_velocities = np.stack([pair.velocities for pair in iterates])
-        # The points are averaged in the tangent space at the last one. The velocities
-        # are then transported to the mean point and averaged there.
-        mean_log = np.mean(np.asarray(manifold.log(point, points)), axis=0)
-        middle = np.asarray(manifold.exp(point, mean_log))
-        transported_velocities = np.asarray(
-            manifold.transport(points[:, None], middle, all_velocities)
-        )
-        mean_velocities = np.mean(transported_velocities, axis=0)
+        velocities = np.stack([pair.velocities for pair in iterates])
+        mean_log = np.mean(np.asarray(manifold.log(last_point, points)), axis=0)
+        middle = np.asarray(manifold.exp(last_point, mean_log))
+        # One point for all velocities of a geodesic.
+        base_points = points[:, np.newaxis]
+        transported = manifold.transport(base_points, middle, velocities)
+        mean_velocities = np.mean(np.asarray(transported), axis=0)
         return project_pair(
-            manifold, self.statistic.ball, domain, middle, mean_velocities
+            manifold, self.statistic.ball, self.domain, middle, mean_velocities
         )
 
     def _apply_step(
@@ -556,34 +568,62 @@ class BundleDescentMechanism(
         PointAndVelocities
             The middle point and the velocities there.
         """
-        manifold = self.manifold
         unmoved = PointAndVelocities(point, velocities)
-        changed_velocities = velocities + np.asarray(
-            manifold.from_coordinates(point, velocity_move)
-        )
-        # No two points of the domain are farther apart than twice its radius. Longer
-        # moves are shortened, because exp may overflow.
-        length = float(np.linalg.norm(point_move))
-        shortening = min(1.0, 2 * self.domain.radius / length) if length > 0 else 1.0
+        velocity_change = self.manifold.from_coordinates(point, velocity_move)
+        changed_velocities = velocities + np.asarray(velocity_change)
         with np.errstate(all="ignore"):  # these are released numbers only
             try:
-                tangent = manifold.from_coordinates(point, point_move * shortening)
-                next_point = np.asarray(manifold.exp(point, tangent))
-                transported_velocities = np.asarray(
-                    manifold.transport(point, next_point, changed_velocities)
-                )
-                moved = project_pair(
-                    manifold,
-                    self.statistic.ball,
-                    self.domain,
-                    next_point,
-                    transported_velocities,
+                moved = self._move(
+                    point, changed_velocities, self._shorten_move(point_move)
                 )
             except np.linalg.LinAlgError:
                 # Some decompositions raise where others give NaN.
                 return unmoved
         is_finite = all(np.all(np.isfinite(array)) for array in moved)
         return moved if is_finite else unmoved
+
+    def _shorten_move(self, point_move: np.ndarray) -> np.ndarray:
+        """Return a move of the point, shortened to the diameter of the domain.
+
+        No two points of the domain are farther apart, and `exp` may overflow for longer
+        moves.
+
+        Parameters
+        ----------
+        point_move : array of shape (dim,)
+            The move, in coordinates.
+        """
+        length = float(np.linalg.norm(point_move))
+        if length == 0:
+            return point_move
+        return point_move * min(1.0, 2 * self.domain.radius / length)
+
+    def _move(
+        self, point: np.ndarray, velocities: np.ndarray, point_move: np.ndarray
+    ) -> PointAndVelocities:
+        """Move a geodesic's middle point, and take its velocities along.
+
+        Parameters
+        ----------
+        point : array of shape point_shape
+            The middle point p of a geodesic.
+        velocities : array of shape (predictors, *point_shape)
+            The velocities of the geodesic at p.
+        point_move : array of shape (dim,)
+            The move of the point, in coordinates at p.
+
+        Returns
+        -------
+        PointAndVelocities
+            The moved geodesic, projected into the public domain.
+        """
+        manifold = self.manifold
+        tangent = manifold.from_coordinates(point, point_move)
+        next_point = np.asarray(manifold.exp(point, tangent))
+        transported = np.asarray(manifold.transport(point, next_point, velocities))
+        return project_pair(
+            manifold, self.statistic.ball, self.domain, next_point, transported
+        )
 
 
 def _warm_up_steps(manifold: Manifold, domain: Domain) -> int:

@@ -317,14 +317,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         model, unit = self._model
         model_responses = self._to_model(responses)
         predictor = predictors[:, 0]
-        domain = self.domain
-        model_domain = Domain(
-            domain.radius * unit,
-            domain.speed * unit,
-            domain.clip * unit,
-            domain.n,
-            domain.data_radius * unit,
-        )
+        model_domain = _scale_lengths(self.domain, unit)
         clips = bounds.endpoint_clips(model_domain.clip, predictor)
         descent_directions = descent_direction_function(
             model, predictor, model_responses, clips, model_domain.data_radius
@@ -474,3 +467,22 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
             manifold.transport(center, foot, velocity_at_center)
         )
         return PointAndVelocities(foot, velocity_at_foot[None])
+
+
+def _scale_lengths(domain: Domain, unit: float) -> Domain:
+    """Return a domain with all lengths multiplied by a factor.
+
+    Parameters
+    ----------
+    domain : Domain
+        The domain of a regression with one predictor.
+    unit : float
+        The factor.
+    """
+    return Domain(
+        domain.radius * unit,
+        domain.speed * unit,
+        domain.clip * unit,
+        domain.n,
+        domain.data_radius * unit,
+    )

@@ -14,6 +14,7 @@ by which the step is divided: without the division a step on a sphere falls shor
 share that the Hessian is below 1, nearly a half where records are 60° from their mean.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import ceil, isfinite, log2, sqrt
@@ -385,27 +386,40 @@ class GradientMechanism(
             grid.
         """
         grid = FixedPoint(2 * self.clipping_radius)
-        if data.location == "memory":
-            sum_block = partial(
-                _sum_logs, self.clipping_radius, self.releases_mean_square, grid
-            )
-        else:
-            sum_block = partial(
-                _sum_clipped_logs,
-                self.manifold,
-                self.center,
-                self.radius,
-                self.clipping_radius,
-                self.releases_mean_square,
-                grid,
-            )
-        high_and_low_sums = data.sums(sum_block).reshape(2, -1)
+        high_and_low_sums = data.sums(self._block_sum(data, grid)).reshape(2, -1)
         mean = grid.mean(high_and_low_sums, data.n) / self.grid_unit
 
         noise = ExactNoise(self.noise_kind, source)
-        noisy_mean = noise(mean[None], np.array([self.scale / self.grid_unit]))[0]
-        point = self._point_after_step(self.grid_unit * noisy_mean[None])[0]
+        scales = np.array([self.scale / self.grid_unit])
+        noisy_mean = noise(mean[np.newaxis], scales)
+        (point,) = self._point_after_step(self.grid_unit * noisy_mean)
         return Draw(point, noise.integers, noise.slack)
+
+    def _block_sum(
+        self, data: Records, grid: FixedPoint
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the function that sums the clipped logarithms of a block of records.
+
+        Parameters
+        ----------
+        data : Records
+            Logarithms if they are in memory, else points.
+        grid : FixedPoint
+            The grid on which the sums are exact.
+        """
+        if data.location == "memory":
+            return partial(
+                _sum_logs, self.clipping_radius, self.releases_mean_square, grid
+            )
+        return partial(
+            _sum_clipped_logs,
+            self.manifold,
+            self.center,
+            self.radius,
+            self.clipping_radius,
+            self.releases_mean_square,
+            grid,
+        )
 
     def simulate(
         self, rng: np.random.Generator, data: np.ndarray, size: int

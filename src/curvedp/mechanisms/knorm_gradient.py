@@ -461,22 +461,39 @@ def draw_knorm(
         coordinates as multiples of the grid width.
     """
     check_width(domain, scale)
-    # The sampler draws three kinds of variates. They have the names that they have in a
-    # NumPy generator, but take their bits from the source.
-    rng = SimpleNamespace(
-        random=source.uniform,
-        uniform=lambda low, high, size: low + (high - low) * source.uniform(size),
-        standard_exponential=lambda size: (
-            -np.log(source.uniform(size, full_precision=True))
-        ),
+    sampler = LipschitzRejectionSampler(
+        domain, scale, norm, lipschitz, _variates_from(source)
     )
-    coordinates = LipschitzRejectionSampler(domain, scale, norm, lipschitz, rng).draw(1)
     grid_width = 2.0 ** -grid_of(scale)
-    multiples = np.round(coordinates / grid_width)
+    multiples = np.round(sampler.draw(1) / grid_width)
     rounded_draws = domain.points(multiples * grid_width)
     points = tuple(np.asarray(draws[0]) for draws in rounded_draws)
-    integers = np.array([int(k) for k in multiples.ravel()], dtype=object)
+    integers = np.array([int(multiple) for multiple in multiples.flat], dtype=object)
     return KNormDraw(points, integers.reshape(multiples.shape))
+
+
+def _variates_from(source: Source) -> SimpleNamespace:
+    """Return the three methods of a NumPy generator that the rejection sampler uses.
+
+    Parameters
+    ----------
+    source : Source
+        Where they take their random bits from.
+    """
+
+    def uniform(low: Any, high: Any, size: Any) -> Any:
+        """Return uniform numbers between `low` and `high`."""
+        return low + (high - low) * source.uniform(size)
+
+    def standard_exponential(size: Any) -> Any:
+        """Return exponential numbers of mean 1."""
+        return -np.log(source.uniform(size, full_precision=True))
+
+    return SimpleNamespace(
+        random=source.uniform,
+        uniform=uniform,
+        standard_exponential=standard_exponential,
+    )
 
 
 def check_width(domain: GeodesicBall, scale: float) -> None:
@@ -533,15 +550,9 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     if isinstance(guarantee, ApproxDP):
         if guarantee.eps > 700:  # e^ε would overflow; ε-DP implies (ε, δ)-DP anyway
             return guarantee.eps
-        growth = expm1(guarantee.eps)
-        excess = guarantee.delta0 * (2 + growth) / (1 - guarantee.delta0)
-        epsilon = guarantee.eps + log1p(excess / (1 + growth))
+        epsilon = _pure_epsilon_of_approx(guarantee)
     elif isinstance(guarantee, GDP):
-        if guarantee.mu < 1:
-            epsilon = 2 * atanh(erf(guarantee.mu / sqrt(8)))
-        else:
-            half = guarantee.mu / 2
-            epsilon = float(log_ndtr(half) - log_ndtr(-half))
+        epsilon = _pure_epsilon_of_mu(guarantee.mu)
     else:
         raise UnattainableGuarantee(
             f"the K-norm gradient mechanism is pure ε: use PureDP, not {guarantee}"
@@ -551,6 +562,34 @@ def pure_epsilon(guarantee: Guarantee) -> float:
             f"{guarantee} is met by no pure ε > 0 that a float can hold"
         )
     return epsilon * (1 - 1e-12)
+
+
+def _pure_epsilon_of_approx(guarantee: ApproxDP) -> float:
+    """Return the ε₀ for which ε₀-DP implies (ε, δ)-DP, by δ = (e^ε₀ − e^ε)/(1 + e^ε₀).
+
+    Parameters
+    ----------
+    guarantee : ApproxDP
+        The guarantee (ε, δ), with an ε of at most 700.
+    """
+    # ε₀ = ε + log(1 + δ·(1 + e^ε)/((1 − δ)·e^ε)), in terms of e^ε − 1.
+    growth = expm1(guarantee.eps)
+    excess = guarantee.delta0 * (2 + growth) / (1 - guarantee.delta0)
+    return guarantee.eps + log1p(excess / (1 + growth))
+
+
+def _pure_epsilon_of_mu(mu: float) -> float:
+    """Return the ε for which ε-DP implies μ-GDP, by the formula that loses no digits.
+
+    Parameters
+    ----------
+    mu : float
+        The parameter μ of Gaussian DP.
+    """
+    if mu < 1:
+        return 2 * atanh(erf(mu / sqrt(8)))
+    half = mu / 2
+    return float(log_ndtr(half) - log_ndtr(-half))
 
 
 def _hessian_bound(manifold: Manifold, distance: np.ndarray) -> np.ndarray:

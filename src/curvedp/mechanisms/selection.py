@@ -270,30 +270,54 @@ def draw_run_count(
         ----------
         bits : int
             The precision of the uniform number u.
-
-        Returns
-        -------
-        int or None
-            The least k with P(number of runs ≤ k) > u. The probabilities are added up
-            from P(1 run) on, each from the one before.
         """
         (u,) = uniform(bits)
-        stop = arb(law.stop)
-        shape = arb(law.shape)
-        # P(1 run) is (1 − γ) times the normalizer: η/(γ^−η − 1), or its limit for η → 0.
-        if law.shape:
-            normalizer = shape / (-shape * stop.log()).expm1()
-        else:
-            normalizer = -1 / stop.log()
-        count = 1
-        probability = (1 - stop) * normalizer
-        cumulative = probability
-        # A comparison of intervals is true only if it is certain.
-        while u > cumulative:
-            count += 1
-            # The ratio of successive probabilities.
-            probability *= (1 - stop) * (count - 1 + shape) / count
-            cumulative += probability
-        return count if u < cumulative else None
+        return _least_count_above(law, u)
 
     return decide(invert)
+
+
+def _least_count_above(law: NegativeBinomialRuns, u: arb) -> int | None:
+    """Return the least k with P(number of runs ≤ k) > u, if the interval u decides it.
+
+    The probabilities are added up from P(1 run) on, each from the one before.
+
+    Parameters
+    ----------
+    law : NegativeBinomialRuns
+        The law of the number of runs.
+    u : arb
+        An interval that contains a uniform random number.
+
+    Returns
+    -------
+    int or None
+        The number of runs; None if the interval is too wide.
+    """
+    stop = arb(law.stop)
+    shape = arb(law.shape)
+    count = 1
+    probability = _probability_of_one_run(stop, shape)
+    cumulative = probability
+    # A comparison of intervals is true only if it is certain.
+    while u > cumulative:
+        count += 1
+        ratio_to_previous = (1 - stop) * (count - 1 + shape) / count
+        probability *= ratio_to_previous
+        cumulative += probability
+    return count if u < cumulative else None
+
+
+def _probability_of_one_run(stop: arb, shape: arb) -> arb:
+    """Return P(1 run) = (1 − γ)·η/(γ^−η − 1), or its limit for η → 0.
+
+    Parameters
+    ----------
+    stop, shape : arb
+        The parameters γ and η of the law of the number of runs.
+    """
+    if shape == 0:
+        normalizer = -1 / stop.log()
+    else:
+        normalizer = shape / (-shape * stop.log()).expm1()
+    return (1 - stop) * normalizer

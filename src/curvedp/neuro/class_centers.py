@@ -25,7 +25,7 @@ LARGEST_FACTOR = 1e3
 # Differences between class centers keep at least this fraction of their length: their
 # direction classifies trials even if most of their length is noise.
 _LEAST_FACTOR = 0.1
-# James-Stein shrinkage needs so many dimensions.
+# James-Stein shrinkage needs at least this many dimensions.
 _LEAST_DIMENSION = 3
 
 # The default distance of a person's class center from the identity: with two classes,
@@ -119,17 +119,16 @@ def shrink_centers(
     average = centers.mean(axis=0)
     differences = centers - average
     # The entries of √k·ȳ have the same noise as those of y.
-    average_factor = _shrinkage(
-        n_classes * float(average @ average), average.size, noise_std
-    )
-    difference_factor = _shrinkage(
-        float(np.sum(differences**2)), (n_classes - 1) * average.size, noise_std
-    )
-    logs = (
-        max(average_factor, 0.0) * average
-        + max(difference_factor, _LEAST_FACTOR) * differences
-    )
-    return ShrunkCenters(logs, difference_factor <= _LEAST_FACTOR)
+    squared_average = n_classes * float(average @ average)
+    average_factor = _shrinkage(squared_average, average.size, noise_std)
+    shrunk_average = max(average_factor, 0.0) * average
+
+    squared_differences = float(np.sum(differences**2))
+    dimension = (n_classes - 1) * average.size
+    difference_factor = _shrinkage(squared_differences, dimension, noise_std)
+    shrunk_differences = max(difference_factor, _LEAST_FACTOR) * differences
+    are_noise = difference_factor <= _LEAST_FACTOR
+    return ShrunkCenters(shrunk_average + shrunk_differences, are_noise)
 
 
 def _shrinkage(squared_length: float, dimension: int, noise_std: float) -> float:
@@ -232,13 +231,7 @@ def predict_kit(
     centers = spread * _simplex(n_classes, dimension)
     common = sqrt(COMMON_SHARE) * centers
     mechanism = calibrate_kit(n_channels, n_classes, n, radius, guarantee)
-    affordable_people = max(_LEAST_PEOPLE, _NUMBERS_OF_RELEASE // centers.size)
-    n_simulated = min(n, _MAX_PEOPLE, affordable_people)
-    n_runs = _PUBLIC_BALL_RUNS
-    if isinstance(mechanism, PrivateBallMechanism):
-        n_runs = _PRIVATE_BALL_RUNS
-    affordable_runs = _NUMBERS_OF_PREDICTION // (n_simulated * centers.size)
-    n_runs = min(n_runs, max(_LEAST_RUNS, affordable_runs))
+    n_simulated, n_runs = _affordable_simulation(mechanism, n, centers.size)
 
     # New people are the same for every number of people in the release.
     new_people = np.random.default_rng(_SEED + 1)
@@ -249,13 +242,43 @@ def predict_kit(
         released = _simulated_centers(mechanism, rng, vectors, n_classes)
         new_person = common + _own_part(new_people, centers)
         errors.append(_share_of_wrong_trials(new_people, released, new_person))
-    exact_errors = [
-        _share_of_wrong_trials(
-            new_people, common, common + _own_part(new_people, centers)
-        )
-        for _ in range(_PUBLIC_BALL_RUNS)
-    ]
+
+    # The same with exact class centers, for comparison.
+    exact_errors = []
+    for _ in range(_PUBLIC_BALL_RUNS):
+        new_person = common + _own_part(new_people, centers)
+        exact_errors.append(_share_of_wrong_trials(new_people, common, new_person))
     return KitPrediction(float(np.mean(errors)), float(np.mean(exact_errors)))
+
+
+def _affordable_simulation(
+    mechanism: Mechanism, n: int, numbers_per_person: int
+) -> tuple[int, int]:
+    """Return how many people and how many releases are simulated.
+
+    Both are limited, so that a prediction takes seconds.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism whose releases are simulated.
+    n : int
+        The number of people in the real release.
+    numbers_per_person : int
+        The number of entries of a person's class centers.
+
+    Returns
+    -------
+    n_simulated, n_runs : int
+        The number of people in each simulated release, and the number of releases.
+    """
+    affordable_people = max(_LEAST_PEOPLE, _NUMBERS_OF_RELEASE // numbers_per_person)
+    n_simulated = min(n, _MAX_PEOPLE, affordable_people)
+    n_runs = _PUBLIC_BALL_RUNS
+    if isinstance(mechanism, PrivateBallMechanism):
+        n_runs = _PRIVATE_BALL_RUNS
+    affordable_runs = _NUMBERS_OF_PREDICTION // (n_simulated * numbers_per_person)
+    return n_simulated, min(n_runs, max(_LEAST_RUNS, affordable_runs))
 
 
 def _entries_of(n_channels: int) -> int:
@@ -325,7 +348,7 @@ def _simulated_centers(
     rng : numpy.random.Generator
         The generator of the noise, which is taken to be normal.
     vectors : array of shape (people, k·d)
-        The simulated people. They represent those of the mechanism.
+        The simulated people, in place of those whose records a release would read.
     n_classes : int
         The number k of classes.
 

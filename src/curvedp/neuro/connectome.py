@@ -115,7 +115,7 @@ class PrivateConnectome(BaseEstimator):
         published mean of another study: the nearer, the less noise. By default no
         correlation.
     guarantee : Guarantee
-        What the release must meet.
+        The guarantee of the release.
     ledger, label, source
         As in `PrivateFrechetMean`.
 
@@ -242,7 +242,7 @@ class PrivateConnectome(BaseEstimator):
                 f"is missing: more than {_MAX_REGIONS} regions are released by network",
                 parameter="networks",
             )
-        pooling = _Pooling.of(n_regions, self.networks, resolution, names)
+        pooling = _Pooling.at_resolution(n_regions, self.networks, resolution, names)
         check_is_readable(pooling.n_edges, self.radius)
 
         center = np.zeros((n_regions, n_regions))
@@ -268,7 +268,7 @@ class PrivateConnectome(BaseEstimator):
                 source=self.source,
             )
             releases.append(self.mean_)
-        self._describe(pooling, resolution, choice)
+        self._set_fitted(pooling, resolution, choice)
         return self
 
     def _validate(self, n_regions: int, names: Sequence[str] | None) -> None:
@@ -337,15 +337,15 @@ class PrivateConnectome(BaseEstimator):
             f"predicted noise {pooled:.2g}"
         )
 
-    def _describe(self, pooling: "_Pooling", resolution: str, choice: str) -> None:
+    def _set_fitted(self, pooling: "_Pooling", resolution: str, choice: str) -> None:
         """Set the fitted attributes, all of which follow from the release.
 
         Parameters
         ----------
         pooling : _Pooling
-            What the entries of the released vector are.
+            The edges, or averages of edges, to which the entries of the vector belong.
         resolution, choice : str
-            What `_choose_resolution` returned.
+            The results of `_choose_resolution`.
         """
         noisy = noisy_mean_of(self.mean_)
         best = _best_estimate(noisy, pooling, np.asarray(self.mean_.ball_.center))
@@ -440,7 +440,9 @@ class PrivateConnectome(BaseEstimator):
         width = self._noisy.half_width(level)
         if self.resolution_ == "networks":
             return self.names_, self.edges_, np.full(self.edges_.shape, width)
-        pooled = _Pooling.of(len(self.names_), self.networks_, "networks", None)
+        pooled = _Pooling.at_resolution(
+            len(self.names_), self.networks_, "networks", None
+        )
         noisy_edges = self._pooling.matrix(self._noisy.value)
         averages = pooled.vectors(noisy_edges)
         # Šidák over fewer averages would be narrower; that of all edges holds too.
@@ -504,7 +506,7 @@ class ConnectomePlan:
         edge_error : float
             The standard deviation in Fisher's z.
         resolution : {"regions", "networks"}
-            What the edges are between.
+            Whether edges connect regions or networks.
         """
         _validate.positive("edge_error", edge_error)
         _validate.choice("resolution", resolution, RESOLUTIONS[1:])
@@ -564,7 +566,7 @@ def plan_connectome(
     n_networks : int, optional
         The number of networks of regions.
     guarantee : Guarantee
-        What the release must meet.
+        The guarantee of the release.
     radius : float or "private"
         The radius of the public ball into which the vector of a person's edges is
         clipped; "private" finds one with part of the budget.
@@ -656,14 +658,14 @@ class _Pooling:
     sizes: np.ndarray
 
     @classmethod
-    def of(
+    def at_resolution(
         cls,
         n_regions: int,
         networks: Sequence[Any] | None,
         resolution: str,
         names: Sequence[str] | None,
     ) -> "_Pooling":
-        """Return the pooling of k regions at a resolution.
+        """Return how the edges between regions are averaged at a resolution.
 
         Parameters
         ----------
@@ -672,7 +674,7 @@ class _Pooling:
         networks : sequence of k labels, or None
             The network of each region.
         resolution : {"regions", "networks"}
-            What the rows of the resulting matrix are.
+            Whether the rows of the resulting matrix are regions or networks.
         names : sequence of k texts, or None
             The names of the regions.
         """
@@ -686,11 +688,13 @@ class _Pooling:
             return cls(texts, rows, columns, places, rows, columns, ones)
 
         assert networks is not None  # `PrivateConnectome` has refused it
-        labels, code = np.unique([str(each) for each in networks], return_inverse=True)
-        low = np.minimum(code[rows], code[columns])
-        high = np.maximum(code[rows], code[columns])
+        network_names = [str(network) for network in networks]
+        labels, code_of_region = np.unique(network_names, return_inverse=True)
+        # The two networks that each edge connects, the one with the smaller code first.
+        first = np.minimum(code_of_region[rows], code_of_region[columns])
+        second = np.maximum(code_of_region[rows], code_of_region[columns])
         # A network of one region has no edge within it, and no entry of the vector.
-        pairs, places = np.unique(low * len(labels) + high, return_inverse=True)
+        pairs, places = np.unique(first * len(labels) + second, return_inverse=True)
         return cls(
             names=tuple(labels.tolist()),
             rows=rows,

@@ -28,7 +28,7 @@ def reduce_rank(noisy: np.ndarray, noise_std: float) -> np.ndarray:
     Returns
     -------
     array of shape (k, k)
-        The diagonal belongs to the reduced matrix; it is of no edge.
+        The reduced matrix; its diagonal has no meaning, because no edge is there.
     """
     k = len(noisy)
     bulk = 2 * noise_std * np.sqrt(k)

@@ -1,4 +1,7 @@
-"""Pictures of released connectomes and region tensors, for matplotlib."""
+"""Pictures of released connectomes and region tensors, for matplotlib.
+A connectome is a private mean of the correlations between the regions of a brain; a
+region tensor is a private mean of the diffusion tensors in one region.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +44,7 @@ def plot_connectome(
     level : float
         The probability that all intervals hold.
     of : {"records", "population"}
-        What the intervals are for, as in `PrivateConnectome.confidence_edges`.
+        The target of the intervals, as in `PrivateConnectome.confidence_edges`.
 
     Returns
     -------
@@ -64,7 +67,7 @@ def plot_connectome(
         # A fixed layout: names around a circle are no part of its axes' box.
         matrix_axes = figure.add_axes((0.12, 0.20, 0.34, 0.68))
         chord_axes = figure.add_axes((0.53, 0.04, 0.46, 0.82))
-        order, networks = _order(connectome)
+        order, networks = _row_order(connectome)
         _draw_matrix(figure, matrix_axes, connectome, order, networks)
         _draw_chords(chord_axes, connectome, order, networks, level, of)
         noun = "regions" if connectome.resolution_ == "regions" else "networks"
@@ -77,7 +80,7 @@ def plot_connectome(
     return figure
 
 
-def _order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
+def _row_order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
     """Return the order of rows, networks side by side, and the network of each row."""
     count = len(connectome.names_)
     if connectome.resolution_ == "networks":
@@ -88,8 +91,8 @@ def _order(connectome: PrivateConnectome) -> tuple[np.ndarray, list[str]]:
     return order, [connectome.networks_[row] for row in order]
 
 
-def _blocks(networks: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the runs of rows of one network, in which a matrix is divided.
+def _network_blocks(networks: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the networks in a matrix: the name, first row and end row of each.
 
     Parameters
     ----------
@@ -144,7 +147,7 @@ def _draw_matrix(
     axes.set_xticks(ticks, labels, rotation=90, fontsize=7)
     axes.set_yticks(ticks, labels, fontsize=7)
     if connectome.resolution_ == "regions":
-        for _, start, _ in _blocks(networks)[1:]:
+        for _, start, _ in _network_blocks(networks)[1:]:
             axes.axhline(start - 0.5, color=INK, lw=0.6)
             axes.axvline(start - 0.5, color=INK, lw=0.6)
     noise = connectome.predicted_error_
@@ -157,7 +160,7 @@ def _draw_matrix(
 def _row_labels(
     connectome: PrivateConnectome, order: np.ndarray, networks: Sequence[str]
 ) -> tuple[list[float], list[str]]:
-    """Return where labels of rows stand: each row's name, or each network's.
+    """Return the positions and the texts of row labels: regions, or their networks.
 
     Parameters
     ----------
@@ -171,10 +174,10 @@ def _row_labels(
     if len(order) <= _MAX_NAMES:
         names = _short_names([str(connectome.names_[row]) for row in order])
         return [float(row) for row in range(len(order))], names
-    blocks = _blocks(networks)
-    return [(start + end - 1) / 2 for _, start, end in blocks], [
-        name for name, _, _ in blocks
-    ]
+    # Too many names: one label in the middle of each network.
+    blocks = _network_blocks(networks)
+    middles = [(start + end - 1) / 2 for _, start, end in blocks]
+    return middles, [name for name, _, _ in blocks]
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
@@ -243,7 +246,7 @@ def _draw_chords(
             *curve.T, color=sign_color, lw=0.4 + 2.2 * part, alpha=0.25 + 0.6 * part
         )
 
-    blocks = _blocks(networks)
+    blocks = _network_blocks(networks)
     palette = colormaps["tab20"]
     for number, (name, start, end) in enumerate(blocks):
         # The twenty colors are ten pairs of dark and light; the dark ones come first.
@@ -288,10 +291,13 @@ def _chord(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     array of shape (steps, 2)
         Points of the curve.
     """
-    steps = _CHORD_STEPS[:, None]
+    steps = _CHORD_STEPS[:, np.newaxis]
     control = _BEND * (start + end) / 2
+    start_weight = (1 - steps) ** 2
+    control_weight = 2 * steps * (1 - steps)
+    end_weight = steps**2
     return np.asarray(
-        (1 - steps) ** 2 * start + 2 * steps * (1 - steps) * control + steps**2 * end
+        start_weight * start + control_weight * control + end_weight * end
     )
 
 
@@ -379,7 +385,7 @@ def save_figure(figure: "Figure", path: str | Path) -> None:
     Parameters
     ----------
     figure : Figure
-        What one of the functions here returned.
+        A figure that one of the functions here returned.
     path : str or Path
         The file.
 

@@ -32,7 +32,7 @@ from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
 from curvedp.records import read_records
 from curvedp.records.base import open_records
-from curvedp.records.volumes import read_labels
+from curvedp.records.nifti_files import read_labels
 
 # The mean diffusivity of white matter in mm²/s, the units of DIPY and FSL.
 WHITE_MATTER_MD = 7e-4
@@ -99,7 +99,7 @@ def read_region_tensors(
 
     Notes
     -----
-    The mean of a region is that of the logarithms of the tensors that are positive
+    The mean of a region is the mean of the logarithms of the tensors that are positive
     definite; others (background, noise) do not count.
 
     Examples
@@ -126,15 +126,40 @@ def read_region_tensors(
     for person, volume in enumerate(volumes):
         voxels = _voxels(volume, is_labeled, form)
         with quiet_about_records():
-            points = np.asarray(_SPACE.from_record(voxels))
-            is_tensor = np.isfinite(points).all(axis=(1, 2))
-            logs = _logs(np.where(is_tensor[:, None, None], points, np.eye(3)))
-            for place, number in enumerate(numbers):
-                counted = is_tensor & (label_of_voxel == number)
-                if counted.any():
-                    tensors[person, place] = _exps(logs[counted].mean(axis=0))
-    regions = [str((names or {}).get(number, number)) for number in numbers]
+            tensors[person] = _mean_tensors(voxels, label_of_voxel, numbers)
+    known_names = names or {}
+    regions = [str(known_names.get(number, number)) for number in numbers]
     return RegionTensors(tensors, regions)
+
+
+def _mean_tensors(
+    voxels: np.ndarray, label_of_voxel: np.ndarray, numbers: list[int]
+) -> np.ndarray:
+    """Return the mean tensor of each region of one person.
+
+    Parameters
+    ----------
+    voxels : array, shape (voxels, 3, 3)
+        The person's tensors at the labeled voxels.
+    label_of_voxel : array of int, shape (voxels,)
+        The number of the region of each voxel.
+    numbers : list of int
+        The numbers of the wanted regions.
+
+    Returns
+    -------
+    array, shape (regions, 3, 3)
+        The exponentials of the mean logarithms; NaN for a region without tensors.
+    """
+    points = np.asarray(_SPACE.from_record(voxels))
+    is_tensor = np.isfinite(points).all(axis=(1, 2))
+    logs = _logs(np.where(is_tensor[:, np.newaxis, np.newaxis], points, np.eye(3)))
+    means = np.full((len(numbers), 3, 3), np.nan)
+    for index, number in enumerate(numbers):
+        is_counted = is_tensor & (label_of_voxel == number)
+        if is_counted.any():
+            means[index] = _exps(logs[is_counted].mean(axis=0))
+    return means
 
 
 def _voxels(volume: Any, is_labeled: np.ndarray, form: str) -> np.ndarray:
@@ -145,7 +170,7 @@ def _voxels(volume: Any, is_labeled: np.ndarray, form: str) -> np.ndarray:
     volume : path or array
         The tensors of one person.
     is_labeled : array of shape (x, y, z)
-        Which voxels are of the atlas.
+        Which voxels belong to a region of the atlas.
     form : str
         How six numbers are ordered.
     """
@@ -214,8 +239,9 @@ def fractional_anisotropy(tensors: np.ndarray) -> np.ndarray:
     >>> float(fractional_anisotropy(np.diag([1.7, 0.3, 0.3])).round(2))
     0.8
     """
-    md = mean_diffusivity(tensors)[..., None, None]
-    deviation = np.linalg.norm(tensors - md * np.eye(3), axis=(-2, -1))
+    md = mean_diffusivity(tensors)[..., np.newaxis, np.newaxis]
+    isotropic_parts = md * np.eye(3)
+    deviation = np.linalg.norm(tensors - isotropic_parts, axis=(-2, -1))
     length = np.linalg.norm(tensors, axis=(-2, -1))
     return np.asarray(sqrt(1.5) * deviation / length)
 
@@ -273,7 +299,7 @@ class PrivateRegionTensors(BaseEstimator):
     center : array of shape (regions, 3, 3), optional
         Public tensors in place of isotropic ones, such as those of another study.
     guarantee : Guarantee
-        What the release must meet.
+        The guarantee of the release.
     ledger, label, source
         As in `PrivateFrechetMean`.
 
@@ -370,16 +396,12 @@ class PrivateRegionTensors(BaseEstimator):
         self._validate(n_regions, regions)
         check_is_readable(6 * n_regions, self.radius)
 
-        # The public center: the same round tensor in every region, unless one is given.
-        typical = float(self.typical_diffusivity)
-        center = np.tile(np.eye(3) * typical, (n_regions, 1, 1))
-        if self.center is not None:
-            center = np.asarray(self.center, dtype=float)
-        center_logs = _to_vector(_logs(center))
-
         # One private mean of one vector for each person: the logarithms of all tensors.
+        center_logs = _to_vector(_logs(self._public_centers(n_regions)))
         with quiet_about_records():
-            vectors = _bounded_logs(tensors, center_logs, typical)
+            vectors = _bounded_logs(
+                tensors, center_logs, float(self.typical_diffusivity)
+            )
         limit = log(_LARGEST_FACTOR)
         self.mean_ = release_mean_vector(
             vectors.reshape(len(vectors), -1),
@@ -481,6 +503,24 @@ class PrivateRegionTensors(BaseEstimator):
                 )
             )
         return table
+
+    def _public_centers(self, n_regions: int) -> np.ndarray:
+        """Return the public center of each region: by default a round tensor.
+
+        Parameters
+        ----------
+        n_regions : int
+            The number of regions.
+
+        Returns
+        -------
+        array, shape (n_regions, 3, 3)
+            The centers; the round tensor has the typical diffusivity.
+        """
+        if self.center is not None:
+            return np.asarray(self.center, dtype=float)
+        typical = float(self.typical_diffusivity)
+        return np.tile(np.eye(3) * typical, (n_regions, 1, 1))
 
     def _intervals(self, level: float, of: str) -> tuple[np.ndarray, ...]:
         """Return FA and MD of each region, each with its lower and upper bound.
@@ -602,15 +642,14 @@ def fa_bounds(
     angles = 2 * pi * np.arange(_CIRCLE_POINTS) / _CIRCLE_POINTS
     first_axis = np.array([1.0, -1.0, 0.0]) / sqrt(2)
     second_axis = np.array([1.0, 1.0, -2.0]) / sqrt(6)
-    directions = (
-        np.cos(angles)[:, None] * first_axis + np.sin(angles)[:, None] * second_axis
-    )
-    log_eigenvalues_on_circle = np.clip(
-        centered[..., None, :] + radius * directions,
-        -_LARGEST_EXPONENT,
-        _LARGEST_EXPONENT,
-    )
-    fa_on_circle = _fa_of_eigenvalues(np.exp(log_eigenvalues_on_circle))
+    cosines = np.cos(angles)[:, np.newaxis]
+    sines = np.sin(angles)[:, np.newaxis]
+    directions = cosines * first_axis + sines * second_axis
+
+    # One circle for each tensor.
+    circles = centered[..., np.newaxis, :] + radius * directions
+    bounded_circles = np.clip(circles, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    fa_on_circle = _fa_of_eigenvalues(np.exp(bounded_circles))
 
     # FA has the Lipschitz constant 1 in the logarithms, and the nearest evaluated point
     # is at most half the distance of two neighbors away.
@@ -655,10 +694,11 @@ def md_bounds(
     growth = exp(min(sqrt(2) * radius, _LARGEST_EXPONENT))
     lowest = log_md - radius * length
     highest = log_md + radius * np.minimum(growth * length, 1.0)
+    # Exponents are limited, so that no exponential overflows.
     limit = _LARGEST_EXPONENT
-    return np.exp(np.clip(lowest, -limit, limit)), np.exp(
-        np.clip(highest, -limit, limit)
-    )
+    lower = np.exp(np.clip(lowest, -limit, limit))
+    upper = np.exp(np.clip(highest, -limit, limit))
+    return lower, upper
 
 
 def _fa_of_eigenvalues(eigenvalues: np.ndarray) -> np.ndarray:
@@ -687,11 +727,15 @@ def _bounded_logs(
         The typical diffusivity, in the unit of the tensors.
     """
     points = np.asarray(_SPACE.from_record(tensors))
-    is_tensor = np.isfinite(points).all(axis=(-2, -1))[..., None, None]
+    is_tensor = np.isfinite(points).all(axis=(-2, -1), keepdims=True)
     scaled = np.where(is_tensor, points / typical, np.eye(3))
-    eigenvalues, vectors = np.linalg.eigh(scaled)
+    eigenvalues, eigenvectors = np.linalg.eigh(scaled)
+
+    # The second clip removes the rounding error of the logarithm.
+    bounded = np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
     limit = log(_LARGEST_FACTOR)
-    logs = np.log(np.clip(eigenvalues, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR))
-    logs = np.clip(logs, -limit, limit) + log(typical)
-    matrices = (vectors * logs[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    logs = np.clip(np.log(bounded), -limit, limit) + log(typical)
+
+    scaled_eigenvectors = eigenvectors * logs[..., np.newaxis, :]
+    matrices = scaled_eigenvectors @ np.swapaxes(eigenvectors, -1, -2)
     return np.where(is_tensor[..., 0], _to_vector(matrices), center_logs)

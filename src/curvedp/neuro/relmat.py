@@ -175,7 +175,7 @@ def read_connectomes(
             f"{folder} has no connectivity matrices: files sub-…{', sub-…'.join(ENDINGS)}"
         )
     wanted = {"atlas": atlas, "measure": measure, **entities}
-    files = _select(files, wanted)
+    files = _select_files(files, wanted)
     if measure is None:
         files = _prefer_pearson(files)
     for name in ("atlas", "measure"):
@@ -194,7 +194,7 @@ def _read_files(files: list[Path], names: Sequence[str] | None) -> Connectomes:
     files : list of Path
         At least one.
     names : sequence of str, or None
-        The public regions; None for those that most participants' files have.
+        The public regions; None takes the regions that most participants' files have.
     """
     subjects = [f"sub-{_entities(path)['sub']}" for path in files]
     if names is None:
@@ -342,30 +342,50 @@ def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
     names : sequence of str
         The names of all regions, in the order of the result.
     """
-    size = len(names)
-    matrix = np.full((size, size), np.nan)
     own_names = _names_in(lines)
     if own_names is None:
-        if len(lines[0]) == size:
-            for row, cells in enumerate(lines[:size]):
-                values = cells[:size]
-                matrix[row, : len(values)] = [_number(cell) for cell in values]
-        return matrix
+        return _matrix_without_names(lines, len(names))
 
     # The index in the result of each region of the file; None for an unknown region.
     index_of_name = {name: index for index, name in enumerate(names)}
     columns = [index_of_name.get(name) for name in own_names]
+    matrix = np.full((len(names), len(names)), np.nan)
     has_row_names = _has_row_names(lines, own_names)
     for line_number, cells in enumerate(lines[1 : len(own_names) + 1]):
+        target_row = columns[line_number]
+        values = cells
         if has_row_names:
-            target_row, values = index_of_name.get(cells[0]), cells[1:]
-        else:
-            target_row, values = columns[line_number], cells
+            target_row = index_of_name.get(cells[0])
+            values = cells[1:]
         if target_row is None:
             continue
         for column, cell in zip(columns, values, strict=False):
             if column is not None:
                 matrix[target_row, column] = _number(cell)
+    return matrix
+
+
+def _matrix_without_names(lines: list[list[str]], size: int) -> np.ndarray:
+    """Return the matrix in a file that holds numbers only.
+
+    Parameters
+    ----------
+    lines : list of lists of str
+        The cells of each line.
+    size : int
+        The number of regions that the file should have.
+
+    Returns
+    -------
+    array, shape (size, size)
+        NaN everywhere if the file has another number of columns.
+    """
+    matrix = np.full((size, size), np.nan)
+    if len(lines[0]) != size:
+        return matrix
+    for row, cells in enumerate(lines[:size]):
+        values = cells[:size]
+        matrix[row, : len(values)] = [_number(cell) for cell in values]
     return matrix
 
 
@@ -411,8 +431,8 @@ def participants_of(paths: Sequence[str | Path]) -> list[str]:
     return [str(path) for path in files]
 
 
-def _entity(path: Path, name: str) -> str | None:
-    """Return an entity of a file's name under any of its names."""
+def _entity_value(path: Path, name: str) -> str | None:
+    """Return the value of an entity in a file's name, such as "rest" for "task"."""
     entities = _entities(path)
     for synonym in _SYNONYMS.get(name, (name,)):
         if synonym in entities:
@@ -420,7 +440,7 @@ def _entity(path: Path, name: str) -> str | None:
     return None
 
 
-def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
+def _select_files(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
     """Return the files with the wanted entities, or raise an error that lists others.
 
     Parameters
@@ -432,16 +452,16 @@ def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
     """
     selected = files
     if "desc" not in wanted:
-        plain = [path for path in files if _entity(path, "desc") is None]
+        plain = [path for path in files if _entity_value(path, "desc") is None]
         selected = plain or files
     for name, value in wanted.items():
         if value is None:
             continue
-        matching = [path for path in selected if _entity(path, name) == value]
+        matching = [path for path in selected if _entity_value(path, name) == value]
         if not matching:
-            there = entity_values(selected, name)
+            available_values = entity_values(selected, name)
             raise ParameterError(
-                f"must be one of {shown(there)}", parameter=name, value=value
+                f"must be one of {shown(available_values)}", parameter=name, value=value
             )
         selected = matching
     return selected
@@ -450,7 +470,9 @@ def _select(files: list[Path], wanted: dict[str, str | None]) -> list[Path]:
 def _prefer_pearson(files: list[Path]) -> list[Path]:
     """Return the files of Pearson correlations if there are such, or all files."""
     pearson = [
-        path for path in files if "pearson" in (_entity(path, "measure") or "").lower()
+        path
+        for path in files
+        if "pearson" in (_entity_value(path, "measure") or "").lower()
     ]
     return pearson or files
 
@@ -468,7 +490,7 @@ def check_correlations(files: Sequence[Path]) -> None:
     ParameterError
         For numbers or lengths of streamlines, covariances, Fisher's z and the like.
     """
-    measure = _entity(files[0], "measure")
+    measure = _entity_value(files[0], "measure")
     if measure is not None and _NO_CORRELATIONS.search(measure.lower()):
         raise ParameterError(
             "is not a measure of correlation: choose one with --measure, or read the "
@@ -493,7 +515,7 @@ def entity_values(files: Sequence[Path], name: str) -> list[str]:
     list of str
         Each value once. The value "None" means that a name does not have the entity.
     """
-    return sorted({str(_entity(path, name)) for path in files})
+    return sorted({str(_entity_value(path, name)) for path in files})
 
 
 def _check_one(files: list[Path], name: str) -> None:
@@ -571,7 +593,7 @@ def _read_networks(path: Path) -> dict[str, str]:
 
 
 def _find_column(path: Path, header: list[str], names: Sequence[str]) -> int:
-    """Return the place of the first of these columns that a table has.
+    """Return the position of the first of several columns that a table has.
 
     Parameters
     ----------
@@ -603,7 +625,7 @@ def read_region_names(path: str | Path) -> list[str]:
 
 
 def check_relmat_name(path: Path) -> None:
-    """Refuse a name of a file that is not one of a connectivity matrix.
+    """Refuse a file name that BIDS does not give to connectivity matrices.
 
     Parameters
     ----------
@@ -616,6 +638,23 @@ def check_relmat_name(path: Path) -> None:
             parameter="out",
             value=str(path),
         )
+
+
+def _matrix_text(matrix: np.ndarray, labels: list[str] | None) -> str:
+    """Return a matrix as lines of cells, which are separated by tabs.
+
+    Parameters
+    ----------
+    matrix : array, shape (k, k)
+        The matrix.
+    labels : list of str or None
+        The names of its rows and columns, which are written too; None for no names.
+    """
+    rows = [[f"{value:.9g}" for value in row] for row in matrix]
+    if labels is not None:
+        rows = [[label, *row] for label, row in zip(labels, rows, strict=True)]
+        rows.insert(0, ["Node", *labels])
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def write_relmat(
@@ -638,14 +677,14 @@ def write_relmat(
     names : sequence of k texts
         The regions.
     measure : str
-        What the numbers are, for the sidecar.
+        The name of the measure, for the sidecar.
     certificate : Certificate, optional
         Its guarantee and hash are named in the sidecar.
 
     Returns
     -------
     list of Path
-        What was written.
+        The files that were written.
 
     Examples
     --------
@@ -659,16 +698,12 @@ def write_relmat(
     is_dense = path.name.endswith("_relmat.dense.tsv")
     stem = path.name.removesuffix("_relmat.dense.tsv" if is_dense else "_relmat.tsv")
     labels = [re.sub(r"[\t\r\n]", " ", str(name)) for name in names]
-    rows = [[f"{value:.9g}" for value in row] for row in np.asarray(matrix)]
-    if not is_dense:
-        rows = [[label, *row] for label, row in zip(labels, rows, strict=True)]
-        rows = [["Node", *labels], *rows]
-    write_atomically(path, "".join("\t".join(row) + "\n" for row in rows))
+    # A dense file holds numbers only; its names are in a file of their own.
+    own_labels = None if is_dense else labels
+    write_atomically(path, _matrix_text(np.asarray(matrix), own_labels))
     sidecar = path.with_name(f"{stem}_relmat.json")
-    write_atomically(
-        sidecar,
-        json.dumps(_sidecar(len(labels), measure, certificate), indent=2) + "\n",
-    )
+    description = _sidecar(len(labels), measure, certificate)
+    write_atomically(sidecar, json.dumps(description, indent=2) + "\n")
     written = [path, sidecar]
     if is_dense:
         nodes = path.with_name(f"{stem}_nodeindices.tsv")
@@ -688,7 +723,7 @@ def _sidecar(
     size : int
         The number of regions.
     measure : str
-        What the numbers are.
+        The name of the measure.
     certificate : Certificate, optional
         Of the release.
     """

@@ -23,7 +23,7 @@ from curvedp.core.released import ReleasedValue
 from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.estimators import PrivateMDM, PrivateRecenter
 from curvedp.estimators.published_file import read_published, write_published
-from curvedp.estimators.recenter import own_mean, recenter
+from curvedp.estimators.recentering import own_mean, recenter
 from curvedp.estimators.shares import (
     check_divisible,
     check_ledger_can_pay,
@@ -98,7 +98,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     unit : {"subject", "trial"}
-        What is protected. "subject": one person with all their trials and labels. The
+        The privacy unit. "subject": one person with all their trials and labels. The
         trials of each subject are recentered at their own mean, which is not released,
         and contribute one mean for each class. The average over subjects is released.
         "trial": one trial, which may be replaced by another one of the same subject and
@@ -255,7 +255,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     def _texts_before_paying(
         self, manifold: SPDAffineInvariant, n_classes: int, subject_sizes: np.ndarray
     ) -> list[str]:
-        """Return what is to be said before anything is paid, from public numbers alone.
+        """Return the warnings to issue before anything is paid, from public numbers alone.
 
         Parameters
         ----------
@@ -269,13 +269,14 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         """
         if self.unit == "trial":
             guarantee = check_divisible(self.guarantee, _TWO_PARTS)
-            references = PrivateBallMechanism.calibrate(
-                SearchedMean(
-                    manifold, center=None, outer_radius=None, n=int(subject_sizes.min())
-                ),
-                share_of_guarantee(guarantee, _REFERENCE_SHARE),
+            # The subject with the fewest trials has the least certain reference.
+            smallest_reference = SearchedMean(
+                manifold, center=None, outer_radius=None, n=int(subject_sizes.min())
             )
-            return [each.text for each in warnings_before_paying(references)]
+            mechanism = PrivateBallMechanism.calibrate(
+                smallest_reference, share_of_guarantee(guarantee, _REFERENCE_SHARE)
+            )
+            return [warning.text for warning in warnings_before_paying(mechanism)]
 
         public_numbers = (
             manifold.point_shape[0],
@@ -284,19 +285,19 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             self.radius,
             self.guarantee,
         )
-        texts = []
         prediction = predict_kit(*public_numbers)
         guessing_error = 1 - 1 / n_classes
-        if prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error:
-            texts.append(
-                f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
-                f"and {n_classes} classes at {self.guarantee}: the kit is predicted to "
-                f"be right for {1 - prediction.error:.0%} of the trials of a new "
-                f"person, where guessing is right for {1 - guessing_error:.0%} and "
-                f"exact class centers for {1 - prediction.exact_error:.0%}. More "
-                "people, fewer channels, a larger budget or radius=0.5 would help: "
-                'see plan(..., statistic="starter-kit")'
-            )
+        is_useless = prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error
+        useless_text = (
+            f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
+            f"and {n_classes} classes at {self.guarantee}: the kit is predicted to "
+            f"be right for {1 - prediction.error:.0%} of the trials of a new "
+            f"person, where guessing is right for {1 - guessing_error:.0%} and "
+            f"exact class centers for {1 - prediction.exact_error:.0%}. More "
+            "people, fewer channels, a larger budget or radius=0.5 would help: "
+            'see plan(..., statistic="starter-kit")'
+        )
+        texts = [useless_text] if is_useless else []
         remark = remark_on_charge(
             [calibrate_kit(*public_numbers)], self.guarantee, self.ledger
         )
@@ -319,7 +320,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
     def _check_sizes(self, class_sizes: np.ndarray, subject_sizes: np.ndarray) -> None:
         """Raise `ParameterError` if a class or a subject has fewer than two trials.
 
-        It is called before anything is paid for.
+        `fit` calls this before anything is paid for.
 
         Parameters
         ----------
@@ -525,8 +526,11 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         """
         points = self.recenter(X, own_trials)
         manifold = SPDAffineInvariant(self.means_.shape[1])
+        # One row for each trial, one column for each class.
+        means_as_row = self.means_[np.newaxis]
+        points_as_column = points[:, np.newaxis]
         with quiet_about_records():
-            return np.asarray(manifold.dist(self.means_[None], points[:, None]))
+            return np.asarray(manifold.dist(means_as_row, points_as_column))
 
     def predict(self, X: Any, own_trials: Any = None) -> np.ndarray:
         """Return the nearest class of each trial of one new user.
@@ -726,9 +730,8 @@ def _recentered_logs(manifold: SPDAffineInvariant, matrices: np.ndarray) -> np.n
     except (ArithmeticError, ValueError, np.linalg.LinAlgError):
         return np.zeros_like(matrices)
     bounded = np.clip(eigenvalues, 1 / LARGEST_FACTOR, LARGEST_FACTOR)
-    return np.asarray(
-        (vectors * np.log(bounded)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
-    )
+    scaled_vectors = vectors * np.log(bounded)[:, np.newaxis, :]
+    return np.asarray(scaled_vectors @ np.swapaxes(vectors, 1, 2))
 
 
 def _centers_in(release: ReleasedValue, n_classes: int) -> ShrunkCenters:
@@ -773,4 +776,5 @@ def _means_of_logs(entries: np.ndarray) -> np.ndarray:
     eigenvalues, vectors = np.linalg.eigh(logs)
     limit = log(LARGEST_FACTOR)
     values = np.exp(np.clip(eigenvalues, -limit, limit))
-    return np.asarray((vectors * values[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    scaled_vectors = vectors * values[:, np.newaxis, :]
+    return np.asarray(scaled_vectors @ np.swapaxes(vectors, 1, 2))

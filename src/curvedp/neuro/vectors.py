@@ -184,9 +184,8 @@ def check_is_readable(n_entries: int, radius: float | str) -> None:
         If the certificate would have no more than the hash of so many numbers.
     """
     if not isinstance(radius, str):
-        check_can_be_listed(
-            n_entries + 1
-        )  # the mean square is released beside the mean
+        # One more number, because the mean square is released beside the mean.
+        check_can_be_listed(n_entries + 1)
 
 
 def noisy_mean_of(fitted: PrivateFrechetMean) -> NoisyMean:

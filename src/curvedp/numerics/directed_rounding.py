@@ -7,7 +7,7 @@ condition was evaluated to hold.
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # scipy.optimize is loaded by its first use: 0.3 s that most never need
@@ -28,11 +28,11 @@ THIRTY_SIX_ROUNDINGS = 4e-15
 NINETY_ROUNDINGS = 1e-14
 NINE_HUNDRED_ROUNDINGS = 1e-13
 
-# The absolute error for root searches of which only the relative one is to count: the
-# libraries want a positive number.
+# The absolute error that is passed to a root search whose relative error matters alone:
+# SciPy asks for a positive number.
 NO_ABSOLUTE_ERROR = 1e-300
 
-# Steps of `bracket_sign_change`, at most: bisection alone would need about 60.
+# The largest number of steps of `bracket_sign_change`. Bisection alone takes about 60.
 _MOST_STEPS = 100
 # Values beyond this are cut before an interpolation sees them; only signs matter there.
 _LARGEST_FINITE = 1e300
@@ -156,10 +156,8 @@ def bisect_floats(
 
     The bits of non-negative floats, read as integers, are ordered like the floats, so
     that bisecting the integers ends at two neighboring floats after 64 steps. Rounding
-    inside `holds` cannot move the answer to the wrong side: it was seen to hold there.
-
-    `holds` must be false at `low_bits` (or true at `low`) and true at `high_bits` at
-    every step.
+    inside `holds` cannot move the answer to the wrong side: the condition was evaluated
+    at the answer, and held.
 
     Parameters
     ----------
@@ -176,16 +174,17 @@ def bisect_floats(
     array
         Points at which `holds` was evaluated true; `low` where it is true there.
     """
-    low, high = np.broadcast_arrays(
-        np.asarray(low, np.float64), np.asarray(high, np.float64)
-    )
+    low = np.asarray(low, np.float64)
+    high = np.asarray(high, np.float64)
+    low, high = np.broadcast_arrays(low, high)
 
     # Read both ends as integers.
     holds_at_low = holds(low)
     low_bits = np.array(low).view(np.int64)
     high_bits = np.array(high).view(np.int64)
 
-    # Bisect the integers, elementwise.
+    # Bisect the integers, elementwise. The condition stays false at `low_bits` (unless it
+    # holds at `low`) and true at `high_bits`.
     for _ in range(steps):
         if not np.any(high_bits - low_bits > 1):
             break
@@ -224,32 +223,28 @@ def bracket_sign_change(
         Evaluated points on either side of the sign change, within 2^-48 of each other
         relative to the larger one.
     """
-    # The names follow the three points of the parabola: the newest one, the one across
-    # the sign change from it (opposite), and the one that was replaced last (previous).
-    # f_new, f_opp and f_prev are the values there.
     f = decreasing_function
     with np.errstate(all="ignore"):
         smallest_width = _SMALLEST_BRACKET * upper
+        lower_value = np.fmax(f(lower), _SMALLEST_POSITIVE)
+        newest = _Evaluation(lower, lower_value)
+        opposite = _Evaluation(upper, f(upper))  # across the sign change from newest
         fraction = np.full_like(lower, 0.5)
 
-        newest, opposite = lower, upper
-        f_new, f_opp = np.fmax(f(lower), _SMALLEST_POSITIVE), f(upper)
-
         for _ in range(_MOST_STEPS):
-            # Evaluate the function at the next point.
-            trial = newest + fraction * (opposite - newest)
-            value = f(trial)
-            same_side = (value > 0) == (f_new > 0)
-            # A point on the side of the newest one replaces it. A point on the other
-            # side makes the newest one the opposite one.
-            opposite, previous = np.where(
-                same_side, [opposite, newest], [newest, opposite]
-            )
-            f_opp, f_prev = np.where(same_side, [f_opp, f_new], [f_new, f_opp])
-            newest, f_new = trial, value
-            lower, upper = np.where(f_new > 0, [newest, opposite], [opposite, newest])
+            # Evaluate the function at the next point. A point on the side of the newest
+            # one replaces it; on the other side, the newest one becomes the opposite one.
+            trial_point = newest.point + fraction * (opposite.point - newest.point)
+            trial = _Evaluation(trial_point, f(trial_point))
+            is_same_side = (trial.value > 0) == (newest.value > 0)
+            previous = newest.where(is_same_side, opposite)  # the one that is replaced
+            opposite = opposite.where(is_same_side, newest)
+            newest = trial
 
             # Stop if all brackets are short enough.
+            is_positive = newest.value > 0
+            lower = np.where(is_positive, newest.point, opposite.point)
+            upper = np.where(is_positive, opposite.point, newest.point)
             smallest_step = np.maximum(_BRACKET_TOLERANCE * upper, smallest_width)
             tolerance = smallest_step / (upper - lower)
             if np.all(tolerance >= 1):
@@ -257,16 +252,36 @@ def bracket_sign_change(
 
             # Choose the next point. A step is at least half the tolerance long, so that
             # both ends move.
-            fraction = _fraction_of_next_step(
-                (newest, opposite, previous), (f_new, f_opp, f_prev)
-            )
+            fraction = _fraction_of_next_step(newest, opposite, previous)
             margin = np.minimum(tolerance, 1) / 2
             fraction = np.clip(fraction, margin, 1 - margin)
     return lower, upper
 
 
+class _Evaluation(NamedTuple):
+    """Points at which a function was evaluated, one for each search, and its values.
+
+    Attributes
+    ----------
+    point : array
+        The points.
+    value : array
+        The values of the function at them.
+    """
+
+    point: Array
+    value: Array
+
+    def where(self, mask: NDArray[np.bool_], other: "_Evaluation") -> "_Evaluation":
+        """Return these points and values where the mask holds, and others elsewhere."""
+        return _Evaluation(
+            np.where(mask, self.point, other.point),
+            np.where(mask, self.value, other.value),
+        )
+
+
 def _fraction_of_next_step(
-    points: tuple[Array, Array, Array], values: tuple[Array, Array, Array]
+    newest: _Evaluation, opposite: _Evaluation, previous: _Evaluation
 ) -> Array:
     """Return where to look for a root next, by Chandrupatla's rule (1997).
 
@@ -275,34 +290,33 @@ def _fraction_of_next_step(
 
     Parameters
     ----------
-    points : tuple of three arrays
-        The newest point, the one across the sign change from it (opposite), and the one
-        that was replaced last (previous).
-    values : tuple of three arrays
-        The values of the function at these points.
+    newest : _Evaluation
+        The point evaluated last.
+    opposite : _Evaluation
+        The point across the sign change from it.
+    previous : _Evaluation
+        The point that was replaced last.
 
     Returns
     -------
     array
         The next point, as a fraction of the way from the newest to the opposite point.
     """
-    newest, opposite, previous = points
-    f_new, f_opp, f_prev = values
+    f_new = newest.value
+    f_opp = opposite.value
+    f_prev = previous.value
 
     # The parabola at f = 0, in Lagrange's form.
-    first_term = f_new / (f_new - f_opp) * f_prev / (f_prev - f_opp)
-    second_term = (
-        (previous - newest)
-        / (opposite - newest)
-        * f_new
-        / (f_prev - f_new)
-        * f_opp
-        / (f_prev - f_opp)
+    opposite_term = f_new / (f_new - f_opp) * f_prev / (f_prev - f_opp)
+    way_to_previous = previous.point - newest.point
+    previous_fraction = way_to_previous / (opposite.point - newest.point)
+    previous_term = (
+        previous_fraction * f_new / (f_prev - f_new) * f_opp / (f_prev - f_opp)
     )
-    parabola = first_term + second_term
+    parabola = opposite_term + previous_term
 
     # Chandrupatla's criterion.
-    position = (newest - opposite) / (previous - opposite)
+    position = (newest.point - opposite.point) / (previous.point - opposite.point)
     height = (f_new - f_opp) / (f_prev - f_opp)
     is_monotone = (height**2 < position) & ((1 - height) ** 2 < 1 - position)
     return np.where(is_monotone & np.isfinite(parabola), parabola, 0.5)
@@ -386,8 +400,7 @@ def expand_bracket(
 ) -> tuple[float, float]:
     """Bracket the root of a decreasing function by doubling or halving.
 
-    It is the first step of a search for a noise scale, where only a rough guess of the
-    scale is known.
+    A search for a noise scale starts with this, from a rough guess of the scale.
 
     Parameters
     ----------
@@ -427,8 +440,8 @@ def expand_bracket(
 def _evaluate_number(function: Callable[[float], float], x: float) -> float:
     """Return function(x) as a float, and refuse NaN.
 
-    Searches for a root go by the sign of the value. NaN is neither positive nor not, so
-    that a search would end anywhere.
+    A search for a root looks at the sign of the value. NaN has none, and the search would
+    end anywhere.
 
     Parameters
     ----------

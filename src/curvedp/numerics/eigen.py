@@ -57,9 +57,9 @@ def eigh(A: Array) -> tuple[Array, Array]:
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """Return the eigen-system and its first-order change, for JAX.
 
-        If A changes by dA and E = UᵀdA·U, with the eigenvectors U and eigenvalues λ,
-        then λᵢ changes by Eᵢᵢ and U by U·(E ⊘ gap), gapᵢⱼ = λⱼ − λᵢ off the diagonal.
-        This is infinite where eigenvalues repeat.
+        A changes by dA. With the eigenvalues λ, the eigenvectors U and E = UᵀdA·U, λᵢ
+        changes by Eᵢᵢ. Off the diagonal, E is divided by the gaps λⱼ − λᵢ, and U changes
+        by U times the result. This is infinite where eigenvalues repeat.
 
         Parameters
         ----------
@@ -107,19 +107,19 @@ def _eigh(A: Array) -> tuple[Array, Array]:
     xp = namespace(A)
     m = A.shape[-1]
 
-    # Small matrices have closed forms.
+    if m > 3:
+        return _library_eigh(xp, A)
     if m == 1:
         return A[..., 0], xp.ones_like(A)
+
+    # 2×2 and 3×3 matrices have closed forms.
     if m == 2:
         system = _eigh2(xp, A[..., 0, 0], A[..., 1, 0], A[..., 1, 1])
         values: Entries = (system.low, system.high)
         vector_entries: Entries = (system.cos, system.sin, -system.sin, system.cos)
-    elif m == 3:
-        entries = [A[..., i, j] for i in range(3) for j in range(i + 1)]
-        values, vector_entries = eigh3(xp, *entries)
-
     else:
-        return _library_eigh(xp, A)
+        lower_triangle = [A[..., i, j] for i in range(3) for j in range(i + 1)]
+        values, vector_entries = eigh3(xp, *lower_triangle)
 
     # Assemble the matrix of eigenvectors, row by row.
     rows = [xp.stack(vector_entries[m * i : m * (i + 1)], axis=-1) for i in range(m)]
@@ -189,7 +189,8 @@ def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> _EigenSystem2:
         The eigenvalues in ascending order, and the eigenvectors.
     """
     half_gap = 0.5 * (d - a)
-    gap_size, b_size = xp.abs(half_gap), xp.abs(b)
+    gap_size = xp.abs(half_gap)
+    b_size = xp.abs(b)
     larger = xp.maximum(gap_size, b_size)
     smaller = xp.minimum(gap_size, b_size)
     ratio = smaller / xp.where(larger > 0, larger, xp.ones_like(larger))
@@ -197,18 +198,19 @@ def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> _EigenSystem2:
 
     # |tan| ≤ 1 of the smaller angle is b/(|half_gap| + root); a multiple of I, 0/0, has
     # the angle 0.
-    size = xp.abs(half_gap) + root
-    tan = b / xp.where(size > 0, size, xp.ones_like(size))
+    denominator = gap_size + root
+    tan = b / xp.where(denominator > 0, denominator, xp.ones_like(denominator))
     cos = 1 / xp.sqrt(1 + tan * tan)
     sin = tan * cos
 
     # Where a is the low end, (cos, −sin) belongs to a − tan·b and (sin, cos) to
     # d + tan·b; otherwise the roles swap.
     a_is_low = half_gap >= 0
-    lower, upper = xp.where(a_is_low, a, d), xp.where(a_is_low, d, a)
+    lower_entry = xp.where(a_is_low, a, d)
+    upper_entry = xp.where(a_is_low, d, a)
     return _EigenSystem2(
-        low=lower - tan * b,
-        high=upper + tan * b,
+        low=lower_entry - tan * b,
+        high=upper_entry + tan * b,
         cos=xp.where(a_is_low, cos, sin),
         sin=xp.where(a_is_low, sin, cos),
     )
@@ -292,19 +294,20 @@ def eigh3(
     # The separated eigenvalue is the largest where the sign is +, else the smallest.
     is_largest = sign > 0
     rows = []
-    for v_i, low_i, high_i in zip(v, low, high, strict=True):
-        first = xp.where(is_largest, low_i, v_i)
-        middle = xp.where(is_largest, high_i, low_i)
-        last = xp.where(is_largest, v_i, high_i)
+    for separated_entry, low_entry, high_entry in zip(v, low, high, strict=True):
+        first = xp.where(is_largest, low_entry, separated_entry)
+        middle = xp.where(is_largest, high_entry, low_entry)
+        last = xp.where(is_largest, separated_entry, high_entry)
         rows.append((first, middle, last))
 
-    # Rayleigh quotients: quadratically accurate, and exact for a diagonal matrix
+    # Rayleigh quotients are quadratically accurate, and exact for a diagonal matrix
     # however graded.
-    values = tuple(
-        v0 * (a * v0 + 2 * (b * v1 + c * v2)) + v1 * (d * v1 + 2 * e * v2) + f * v2 * v2
-        for v0, v1, v2 in zip(*rows, strict=True)
-    )
-    return values, (*rows[0], *rows[1], *rows[2])
+    values = []
+    for v0, v1, v2 in zip(*rows, strict=True):  # one eigenvector after the other
+        first_terms = v0 * (a * v0 + 2 * (b * v1 + c * v2))
+        second_terms = v1 * (d * v1 + 2 * e * v2)
+        values.append(first_terms + second_terms + f * v2 * v2)
+    return tuple(values), (*rows[0], *rows[1], *rows[2])
 
 
 def _traceless_scaled(
@@ -363,18 +366,16 @@ def _separated_eigenvalue(xp: Any, B: _TracelessMatrix) -> tuple[Array, Array]:
         1 if it is the largest eigenvalue, −1 if it is the smallest.
     """
     b00, b10, b11, b20, b21, b22 = B
-    square10, square20, square21 = b10 * b10, b20 * b20, b21 * b21
-    scale_square = (
-        b00 * b00 + b11 * b11 + b22 * b22 + 2 * (square10 + square20 + square21)
-    ) / 6
-
-    # Compute half the determinant of B/scale.
+    diagonal_square = b00 * b00 + b11 * b11 + b22 * b22
+    off_diagonal_square = b10 * b10 + b20 * b20 + b21 * b21
+    scale_square = (diagonal_square + 2 * off_diagonal_square) / 6
     scale = xp.sqrt(xp.where(scale_square > 0, scale_square, 1.0))
-    det = (
-        b00 * (b11 * b22 - square21)
-        - b10 * (b10 * b22 - b20 * b21)
-        + b20 * (b10 * b21 - b20 * b11)
-    )
+
+    # Half the determinant of B/scale, by the first row of B.
+    minor0 = b11 * b22 - b21 * b21
+    minor1 = b10 * b22 - b20 * b21
+    minor2 = b10 * b21 - b20 * b11
+    det = b00 * minor0 - b10 * minor1 + b20 * minor2
     half_det = 0.5 * det / (scale * scale * scale)
 
     # The separated eigenvalue has the same sign.
@@ -406,43 +407,63 @@ def _separated_eigenvector(xp: Any, B: _TracelessMatrix, eigenvalue: Array) -> V
     three arrays
         The entries of v.
     """
+    v0, v1, v2 = _largest_adjugate_column(xp, B, eigenvalue)
+
+    # Its unit vector, or (0, 0, 1) for the zero matrix.
+    square = v0 * v0 + v1 * v1 + v2 * v2
+    is_zero = ~(square > 0)
+    inverse_length = 1 / xp.sqrt(xp.where(is_zero, 1.0, square))
+    return (
+        xp.where(is_zero, 0.0, v0 * inverse_length),
+        xp.where(is_zero, 0.0, v1 * inverse_length),
+        xp.where(is_zero, 1.0, v2 * inverse_length),
+    )
+
+
+def _largest_adjugate_column(
+    xp: Any, B: _TracelessMatrix, eigenvalue: Array
+) -> Vector3:
+    """Return the column of the adjugate of B − λI that has the largest diagonal entry.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    B : _TracelessMatrix
+        Symmetric matrices.
+    eigenvalue : array
+        λ.
+
+    Returns
+    -------
+    three arrays
+        The entries of the column.
+    """
     b00, b10, b11, b20, b21, b22 = B
-    square10, square20, square21 = b10 * b10, b20 * b20, b21 * b21
     shifted00 = b00 - eigenvalue
     shifted11 = b11 - eigenvalue
     shifted22 = b22 - eigenvalue
-    # The entries of the adjugate of B − λI: signed 2×2 minors.
-    adj_00 = shifted11 * shifted22 - square21
-    adj_11 = shifted00 * shifted22 - square20
-    adj_22 = shifted00 * shifted11 - square10
+
+    # The entries of the adjugate: signed 2×2 minors of B − λI.
+    adj_00 = shifted11 * shifted22 - b21 * b21
+    adj_11 = shifted00 * shifted22 - b20 * b20
+    adj_22 = shifted00 * shifted11 - b10 * b10
     adj_01 = b20 * b21 - b10 * shifted22
     adj_02 = b10 * b21 - b20 * shifted11
     adj_12 = b10 * b20 - shifted00 * b21
 
-    # The column with the largest diagonal entry.
-    use_first = (adj_00 >= adj_11) & (adj_00 >= adj_22)
-    use_second = adj_11 >= adj_22
+    is_first = (adj_00 >= adj_11) & (adj_00 >= adj_22)
+    is_second = adj_11 >= adj_22
 
     def choose(first: Array, second: Array, third: Array) -> Array:
-        """Return the entry of the column with the largest diagonal entry.
+        """Return the entry of the chosen column, of those of three columns in a row."""
+        second_or_third = xp.where(is_second, second, third)
+        return xp.where(is_first, first, second_or_third)
 
-        The arguments are the entries of the three columns in one row.
-        """
-        second_or_third = xp.where(use_second, second, third)
-        return xp.where(use_first, first, second_or_third)
-
-    v0 = choose(adj_00, adj_01, adj_02)
-    v1 = choose(adj_01, adj_11, adj_12)
-    v2 = choose(adj_02, adj_12, adj_22)
-
-    # Its unit vector, or (0, 0, 1) for the zero matrix.
-    square = v0 * v0 + v1 * v1 + v2 * v2
-    is_isotropic = ~(square > 0)
-    scale = 1 / xp.sqrt(xp.where(is_isotropic, 1.0, square))
     return (
-        xp.where(is_isotropic, 0.0, v0 * scale),
-        xp.where(is_isotropic, 0.0, v1 * scale),
-        xp.where(is_isotropic, 1.0, v2 * scale),
+        choose(adj_00, adj_01, adj_02),
+        choose(adj_01, adj_11, adj_12),
+        choose(adj_02, adj_12, adj_22),
     )
 
 
@@ -451,10 +472,9 @@ def _other_eigenvectors(
 ) -> tuple[Vector3, Vector3]:
     """Return the two eigenvectors of B that are orthogonal to a given one.
 
-    An orthonormal basis (s, t) of the complement of the given v is built without
-    branches (Duff et al. 2017). In this basis B is the 2×2 matrix [[s·Bs, s·Bt], [s·Bt,
-    t·Bt]]. Its eigenvectors (cos, −sin) and (sin, cos) are the coordinates of the
-    eigenvectors of B.
+    In an orthonormal basis (s, t) of the complement of the given eigenvector v, B is the
+    2×2 matrix [[s·Bs, s·Bt], [s·Bt, t·Bt]]. Its eigenvectors (cos, −sin) and (sin, cos)
+    are the coordinates of the eigenvectors of B.
 
     Parameters
     ----------
@@ -472,29 +492,58 @@ def _other_eigenvectors(
     high : tuple of three arrays
         The entries of the eigenvector of the higher eigenvalue.
     """
-    b00, b10, b11, b20, b21, b22 = B
-    v0, v1, v2 = v
-    # The basis (s, t) of the complement of v.
-    sign = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
-    factor = -1 / (sign + v2)
-    mixed = v0 * v1 * factor
-    s0, s1, s2 = 1 + sign * v0 * v0 * factor, sign * mixed, -sign * v0
-    t0, t1, t2 = mixed, sign + v1 * v1 * factor, -v1
-
-    # The vectors Bs and Bt, and the 2×2 matrix of B in this basis.
-    Bs0 = b00 * s0 + b10 * s1 + b20 * s2
-    Bs1 = b10 * s0 + b11 * s1 + b21 * s2
-    Bs2 = b20 * s0 + b21 * s1 + b22 * s2
-    Bt0 = b00 * t0 + b10 * t1 + b20 * t2
-    Bt1 = b10 * t0 + b11 * t1 + b21 * t2
-    Bt2 = b20 * t0 + b21 * t1 + b22 * t2
-    s_times_Bs = s0 * Bs0 + s1 * Bs1 + s2 * Bs2
-    s_times_Bt = s0 * Bt0 + s1 * Bt1 + s2 * Bt2
-    t_times_Bt = t0 * Bt0 + t1 * Bt1 + t2 * Bt2
-    in_basis = _eigh2(xp, s_times_Bs, s_times_Bt, t_times_Bt)
-    cos, sin = in_basis.cos, in_basis.sin
+    s, t = _complement_basis(xp, v)
+    Bs = _multiply(B, s)
+    Bt = _multiply(B, t)
+    in_basis = _eigh2(xp, _dot(s, Bs), _dot(s, Bt), _dot(t, Bt))
+    cos = in_basis.cos
+    sin = in_basis.sin
 
     # From the basis (s, t) back to three coordinates.
+    s0, s1, s2 = s
+    t0, t1, t2 = t
     low = (cos * s0 - sin * t0, cos * s1 - sin * t1, cos * s2 - sin * t2)
     high = (sin * s0 + cos * t0, sin * s1 + cos * t1, sin * s2 + cos * t2)
     return low, high
+
+
+def _complement_basis(xp: Any, v: Vector3) -> tuple[Vector3, Vector3]:
+    """Return two vectors that are an orthonormal basis together with a unit vector v.
+
+    The formula has no branches (Duff et al. 2017).
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    v : three arrays
+        The entries of v.
+
+    Returns
+    -------
+    s, t : tuples of three arrays
+        The entries of the two vectors.
+    """
+    v0, v1, v2 = v
+    sign = xp.where(v2 < 0, -1.0, xp.ones_like(v2))
+    factor = -1 / (sign + v2)
+    mixed = v0 * v1 * factor
+    s = (1 + sign * v0 * v0 * factor, sign * mixed, -sign * v0)
+    t = (mixed, sign + v1 * v1 * factor, -v1)
+    return s, t
+
+
+def _multiply(B: _TracelessMatrix, v: Vector3) -> Vector3:
+    """Return the product Bv of symmetric 3×3 matrices with vectors."""
+    b00, b10, b11, b20, b21, b22 = B
+    v0, v1, v2 = v
+    return (
+        b00 * v0 + b10 * v1 + b20 * v2,
+        b10 * v0 + b11 * v1 + b21 * v2,
+        b20 * v0 + b21 * v1 + b22 * v2,
+    )
+
+
+def _dot(u: Vector3, v: Vector3) -> Array:
+    """Return the dot products of vectors with three entries."""
+    return u[0] * v[0] + u[1] * v[1] + u[2] * v[2]

@@ -1,13 +1,10 @@
 """Elementary functions that keep their digits and their derivatives. The textbook forms
 lose them at removable singularities, such as sin(x)/x at 0. Functions take arrays of
-any library, `xp`, and vectors lie along the last axis.
+any library, `xp` (see `arrays.namespace`), and vectors lie along the last axis.
 
 With u the unit roundoff, every function here has a relative error of a few u on its
 whole domain (n·u for a sum of n terms), and a finite, correct derivative at those
 points.
-
-Parameters that recur: `xp` is the array library of the arguments (see
-`arrays.namespace`), and vectors lie along the last axis.
 
 Where two formulas are needed, both are evaluated everywhere and `where` chooses. The
 formula that is not chosen gets a harmless argument: reverse-mode differentiation
@@ -136,13 +133,7 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
     array
         The values of the function.
     """
-    # The fast formula is for short float64 NumPy vectors.
-    has_fast_form = all(
-        is_numpy_array(a)
-        and a.dtype == np.float64
-        and 1 < a.shape[-1] <= _FEW_COORDINATES
-        for a in (p, q)
-    )
+    has_fast_form = _are_short_vectors(p) and _are_short_vectors(q)
     if not has_fast_form or in_public_time():
         return careful(p, q)
 
@@ -151,8 +142,6 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
         p_coordinates = [p[..., i] for i in range(p.shape[-1])]
         q_coordinates = [q[..., i] for i in range(q.shape[-1])]
         result, is_accurate = fast(p_coordinates, q_coordinates)
-
-        # If it is accurate everywhere, nothing is left to do.
         if is_accurate.all():
             return result
         if not is_accurate.ndim:
@@ -164,6 +153,12 @@ def fast_path(careful: CarefulKernel, fast: FastKernel, p: Array, q: Array) -> A
         result = np.array(result)
         result[~is_accurate] = careful(p[~is_accurate], q[~is_accurate])
         return result
+
+
+def _are_short_vectors(x: Array) -> bool:
+    """Return whether these are NumPy vectors of two to eight doubles each."""
+    is_double = is_numpy_array(x) and x.dtype == np.float64
+    return bool(is_double and 1 < x.shape[-1] <= _FEW_COORDINATES)
 
 
 def dot_lists(x: Sequence[Array], y: Sequence[Array]) -> Array:
@@ -454,7 +449,8 @@ def orthogonal_part(xp: Any, v: Array, base: Array) -> Array:
     coefficient = dot(xp, base, v)[..., None] / square
     product, error = two_product(xp, coefficient, base)
     first_pass = (v - product) - error
-    second_pass = first_pass - dot(xp, base, first_pass)[..., None] / square * base
+    remaining_coefficient = dot(xp, base, first_pass)[..., None] / square
+    second_pass = first_pass - remaining_coefficient * base
 
     # A remainder at the level of roundoff is set to 0.
     eps = float(xp.finfo(first_pass.dtype).eps)

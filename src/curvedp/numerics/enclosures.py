@@ -136,9 +136,8 @@ class FloatBall:
         """Return x + y. Radii add up, and the sum of the midpoints is rounded once."""
         right = _as_ball(other)
         mid = self.mid + right.mid
-        return FloatBall(
-            mid, _cover_roundings(self.rad + right.rad + _UNIT_ROUNDOFF * np.abs(mid))
-        )
+        radius = self.rad + right.rad + _UNIT_ROUNDOFF * np.abs(mid)
+        return FloatBall(mid, _cover_roundings(radius))
 
     __radd__ = __add__
 
@@ -202,12 +201,8 @@ class FloatBall:
             The roots; the radius is NaN or infinite where the midpoint is not positive.
         """
         mid = np.sqrt(self.mid)
-        return FloatBall(
-            mid,
-            _cover_roundings(
-                self.rad / (mid * (1 - 2 * _UNIT_ROUNDOFF)) + _UNIT_ROUNDOFF * mid
-            ),
-        )
+        propagated = self.rad / (mid * (1 - 2 * _UNIT_ROUNDOFF))
+        return FloatBall(mid, _cover_roundings(propagated + _UNIT_ROUNDOFF * mid))
 
     def sum(self) -> "FloatBall":
         """Return the sum of a vector of balls, as one ball with a proved radius."""
@@ -232,7 +227,8 @@ class FloatBall:
         """
         right = _as_ball(other)
         n_terms = self.mid.shape[-1]
-        left_abs, right_abs = np.abs(self.mid), np.abs(right.mid)
+        left_abs = np.abs(self.mid)
+        right_abs = np.abs(right.mid)
         propagated = left_abs.dot(right.rad) + self.rad.dot(right_abs + right.rad)
         rounding = (n_terms + 1) * _UNIT_ROUNDOFF * left_abs.dot(right_abs)
         return FloatBall(
@@ -243,10 +239,10 @@ class FloatBall:
     def sharp_dot(self, other: Any) -> "FloatBall":
         """Return `dot` with hardly any rounding error of its own (Ozaki et al. 2012).
 
-        Each factor is split into its leading bits, on one scale for the whole factor,
-        and the rest. With (53 − log₂ n)/2 leading bits, the sum of n products of
-        leading parts fits into 53 bits, and is exact in any order. What is left is
-        smaller by that many bits, and is summed as in `dot`.
+        The midpoints a and b of both factors are split into their leading bits, on one
+        scale for the whole factor, and the rest. With (53 − log₂ n)/2 leading bits, the
+        sum of n products of leading parts fits into 53 bits, and is exact in any order.
+        What is left is smaller by that many bits, and is summed as in `dot`.
 
         The radius must cover every rounding; tests/numerics/test_enclosures.py compares
         products with 60-digit arithmetic.
@@ -262,22 +258,25 @@ class FloatBall:
             The products.
         """
         right = _as_ball(other)
+        a = self.mid
+        b = right.mid
+        n = a.shape[-1]
+
         # Split both factors; the differences are exact.
-        a, b, n = self.mid, right.mid, self.mid.shape[-1]
         bits = (53 - math.ceil(math.log2(n + 1))) // 2
-        a_high, b_high = _leading_part(a, bits), _leading_part(b, bits)
-        a_low, b_low = a - a_high, b - b_high
+        a_high = _leading_part(a, bits)
+        b_high = _leading_part(b, bits)
+        a_low = a - a_high
+        b_low = b - b_high
         mid = a_high.dot(b_high) + (a_high.dot(b_low) + a_low.dot(b))
 
-        # The error: of the inexact products, and of the radii of the operands.
-        a_abs, b_abs = np.abs(a), np.abs(b)
+        # The error: of the radii of the operands, of the inexact products, and of the
+        # sum of the three products.
+        b_abs = np.abs(b)
+        propagated = np.abs(a).dot(right.rad) + self.rad.dot(b_abs + right.rad)
         inexact_products = np.abs(a_high).dot(np.abs(b_low)) + np.abs(a_low).dot(b_abs)
-        propagated = a_abs.dot(right.rad) + self.rad.dot(b_abs + right.rad)
-        radius = (
-            propagated
-            + (n + 3) * _UNIT_ROUNDOFF * inexact_products
-            + _UNIT_ROUNDOFF * np.abs(mid)
-        )
+        product_rounding = (n + 3) * _UNIT_ROUNDOFF * inexact_products
+        radius = propagated + product_rounding + _UNIT_ROUNDOFF * np.abs(mid)
         return FloatBall(mid, _cover_roundings(radius, 2 * n))
 
     def log(self) -> "FloatBall":
@@ -463,11 +462,9 @@ def float_ball(x: Any) -> FloatBall:
     radii = [float(ball.rad()) for ball in balls.ravel()]
     mid = np.array(midpoints).reshape(balls.shape)
     rad = np.array(radii).reshape(balls.shape)
+    rounded_rad = rad * (1 + 4 * _UNIT_ROUNDOFF)
     return FloatBall(
-        mid,
-        _cover_roundings(
-            rad * (1 + 4 * _UNIT_ROUNDOFF) + 4 * _UNIT_ROUNDOFF * np.abs(mid)
-        ),
+        mid, _cover_roundings(rounded_rad + 4 * _UNIT_ROUNDOFF * np.abs(mid))
     )
 
 

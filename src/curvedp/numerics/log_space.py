@@ -123,9 +123,6 @@ def _log_symmetric_beta_series(a: float, x: Array) -> Array:
         j = j + 1
 
     with np.errstate(divide="ignore"):
-        return np.asarray(
-            a * (np.log(x) + np.log1p(-x))
-            - math.log(a)
-            - scipy.special.betaln(a, a)
-            + np.log(total)
-        )
+        log_powers = a * (np.log(x) + np.log1p(-x))  # of x^a·(1−x)^a
+        log_factor = log_powers - math.log(a) - scipy.special.betaln(a, a)
+        return np.asarray(log_factor + np.log(total))

@@ -23,8 +23,6 @@ Cholesky factors and triangular solves are loops over the columns or rows of the
 matrices, with Array-API operations on the whole batch: a matrix that is not positive
 definite gives NaN, never an exception. JAX has its own, which also give NaN and which
 compile in one piece.
-
-All functions take batches: matrices lie along the last two axes.
 """
 
 from collections.abc import Callable
@@ -276,13 +274,10 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
         # The divided differences of e^z at iθ and iφ: e^{i(θ+φ)/2}·sinc((θ−φ)/2).
         half = angles / 2
         half_phase = phase(xp, half, eigenvectors.dtype)
-        divided_differences = half_phase[..., :, None] * half_phase[..., None, :]
-        divided_differences = divided_differences * xp.astype(
-            sinc(xp, half[..., :, None] - half[..., None, :]), eigenvectors.dtype
-        )
-        value = value + divided_difference_map(
-            divided_differences, eigenvectors, W - base
-        )
+        phases = half_phase[..., :, None] * half_phase[..., None, :]
+        sincs = sinc(xp, half[..., :, None] - half[..., None, :])
+        factors = phases * xp.astype(sincs, eigenvectors.dtype)
+        value = value + divided_difference_map(factors, eigenvectors, W - base)
     return value, mean
 
 
@@ -335,8 +330,10 @@ def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
     half = w / 2
     Z_adjoint = xp.conj(Z).mT
     phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
-    value = xp.real((Z * (phi1 * xp.astype(w, Z.dtype) * 1j)[..., None, :]) @ Z_adjoint)
-    return value, xp.real((Z * phi1[..., None, :]) @ Z_adjoint)
+    exp_minus_one = phi1 * xp.astype(w, Z.dtype) * 1j
+    value = xp.real((Z * exp_minus_one[..., None, :]) @ Z_adjoint)
+    mean = xp.real((Z * phi1[..., None, :]) @ Z_adjoint)
+    return value, mean
 
 
 def phase(xp: Any, w: Array, kind: Any) -> Array:
@@ -575,8 +572,9 @@ def apply(
         K are the divided differences at pairs of eigenvalues, and U the eigenvectors.
         """
         w, U = eigh(*arrays)
-        K = divided_difference(w[..., :, None], w[..., None, :])
-        change = sandwich(U, K * (U.mT @ sym(*changes) @ U))
+        differences = divided_difference(w[..., :, None], w[..., None, :])  # K
+        change_in_eigenbasis = U.mT @ sym(*changes) @ U
+        change = sandwich(U, differences * change_in_eigenbasis)
         return apply(*arrays, f, divided_difference), change
 
     return custom_jvp(value, rule, S)
@@ -686,9 +684,9 @@ def upper_solve(L: Array, B: Array) -> Array:
     if is_jax_namespace(xp):
         return _jax_solve(xp, L, B, trans=1)
     # With rows and columns in reverse order, Lᵀ is lower triangular.
-    return xp.flip(
-        lower_solve(xp.flip(L.mT, axis=(-2, -1)), xp.flip(B, axis=-2)), axis=-2
-    )
+    reversed_L = xp.flip(L.mT, axis=(-2, -1))
+    reversed_solution = lower_solve(reversed_L, xp.flip(B, axis=-2))
+    return xp.flip(reversed_solution, axis=-2)
 
 
 def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
@@ -713,10 +711,8 @@ def _jax_solve(xp: Any, L: Array, B: Array, trans: int) -> Array:
     import jax
 
     batch = xp.broadcast_shapes(L.shape[:-2], B.shape[:-2])
-    L, B = (
-        xp.broadcast_to(L, (*batch, *L.shape[-2:])),
-        xp.broadcast_to(B, (*batch, *B.shape[-2:])),
-    )
+    L = xp.broadcast_to(L, (*batch, *L.shape[-2:]))
+    B = xp.broadcast_to(B, (*batch, *B.shape[-2:]))
     return jax.scipy.linalg.solve_triangular(L, B, trans=trans, lower=True)
 
 

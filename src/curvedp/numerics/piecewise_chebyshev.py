@@ -148,7 +148,7 @@ class PiecewiseChebyshev:
     def with_function(self, function: Callable[[Array], Array]) -> "PiecewiseChebyshev":
         """Return the series of another function on the panels of this one.
 
-        It serves for a function that is as smooth as those of this series: no panel is
+        Use this for a function that is as smooth as those of this series: no panel is
         halved, so that 24 evaluations on each panel are enough.
 
         Parameters
@@ -348,11 +348,8 @@ class PiecewiseChebyshev:
             Points outside of all panels belong to the first or the last panel.
         """
         inside = np.minimum(x, self.edges[-1])
-        panel = np.clip(
-            np.searchsorted(self.edges, inside, side="right") - 1,
-            0,
-            len(self._coefficients) - 1,
-        )
+        last_edge_before = np.searchsorted(self.edges, inside, side="right") - 1
+        panel = np.clip(last_edge_before, 0, len(self._coefficients) - 1)
 
         low = self.edges[panel]
         high = self.edges[panel + 1]
@@ -385,10 +382,9 @@ class PiecewiseChebyshev:
         # After the step of degree k, `sum_now` is b_k and `sum_before` is b_{k+1}.
         sum_now = sum_before = np.zeros_like(z)
         for degree in range(_N_NODES - 1, 0, -1):
-            sum_now, sum_before = (
-                coefficients[degree].take(panel) + two_z * sum_now - sum_before,
-                sum_now,
-            )
+            next_sum = coefficients[degree].take(panel) + two_z * sum_now - sum_before
+            sum_before = sum_now
+            sum_now = next_sum
         return np.asarray(coefficients[0].take(panel) + z * sum_now - sum_before)
 
     def value_and_slope(
@@ -422,22 +418,16 @@ class PiecewiseChebyshev:
         #     b′_k = 2b_{k+1} + 2z·b′_{k+1} − b′_{k+2}.
         # `sum_now` and `sum_before` are b_{k+1} and b_{k+2}, and slopes are b′.
         for degree in range(_N_NODES - 1, 0, -1):
-            slope_now, slope_before = (
-                2 * sum_now + two_z * slope_now - slope_before,
-                slope_now,
-            )
-            sum_now, sum_before = (
-                coefficients[degree].take(panel) + two_z * sum_now - sum_before,
-                sum_now,
-            )
+            next_slope = 2 * sum_now + two_z * slope_now - slope_before
+            slope_before = slope_now
+            slope_now = next_slope
+
+            next_sum = coefficients[degree].take(panel) + two_z * sum_now - sum_before
+            sum_before = sum_now
+            sum_now = next_sum
 
         # The last step gives the derivative and the value. Beyond the last panel the
         # function is continued linearly.
         slope = (sum_now + z * slope_now - slope_before) * dz_dx
-        value = (
-            coefficients[0].take(panel)
-            + z * sum_now
-            - sum_before
-            + slope * distance_beyond
-        )
-        return value, slope, distance_beyond
+        value_on_panel = coefficients[0].take(panel) + z * sum_now - sum_before
+        return value_on_panel + slope * distance_beyond, slope, distance_beyond

@@ -83,16 +83,16 @@ def _log_by_quaternion(D: Array) -> Array:
     length = safe_sqrt(xp, xp.sum(vector * vector, axis=-1, keepdims=True))
     is_zero = length == 0
     nonzero_length = xp.where(is_zero, 1.0, length)
-    angle_over_length = xp.where(
-        is_zero,
-        2 / xp.where(is_zero, scalar, nonzero_length),
-        2 * xp.atan2(nonzero_length, scalar) / nonzero_length,
-    )
+    quotient = 2 * xp.atan2(nonzero_length, scalar) / nonzero_length
+    limit = 2 / xp.where(is_zero, scalar, nonzero_length)
+    angle_over_length = xp.where(is_zero, limit, quotient)
 
     # The angle times the unit axis, as a skew matrix: the entries (1, 0), (2, 0) and
     # (2, 1) of the matrix of the cross product.
     rotation_vector = angle_over_length * vector
-    x, y, z = (rotation_vector[..., i] for i in range(3))
+    x = rotation_vector[..., 0]
+    y = rotation_vector[..., 1]
+    z = rotation_vector[..., 2]
     return skew_from_vector(xp.stack([z, -y, x], axis=-1), 3)
 
 
@@ -115,8 +115,35 @@ def _largest_quaternion_column(D: Array) -> Array:
         A multiple of h, the scalar part first.
     """
     xp = namespace(D)
-    d00, d11, d22 = D[..., 0, 0], D[..., 1, 1], D[..., 2, 2]
-    # Differences and sums of opposite entries: 4h₀hⱼ, and 4hᵢhⱼ for i, j > 0.
+    products = _quaternion_products(xp, D)  # 4hhᵀ
+    diagonal = xp.linalg.diagonal(products)
+    largest = xp.argmax(diagonal, axis=-1, keepdims=True)
+    is_largest = largest == xp.arange(4, device=device(diagonal))
+    # A sum over rows of which all but one are 0; the matrix is symmetric.
+    return xp.sum(xp.where(is_largest[..., None], products, 0.0), axis=-2)
+
+
+def _quaternion_products(xp: Any, D: Array) -> Array:
+    """Return the matrix 4hhᵀ for the unit quaternion h of a 3×3 rotation I + D.
+
+    Its entries are linear in those of D: 4h₀hⱼ are differences of opposite entries, and
+    4hᵢhⱼ with i, j > 0 are sums of opposite entries.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    D : array, shape (..., 3, 3)
+        Rotations minus the identity.
+
+    Returns
+    -------
+    array, shape (..., 4, 4)
+        The products, the scalar part of h first.
+    """
+    d00 = D[..., 0, 0]
+    d11 = D[..., 1, 1]
+    d22 = D[..., 2, 2]
     scalar_x = D[..., 2, 1] - D[..., 1, 2]
     scalar_y = D[..., 0, 2] - D[..., 2, 0]
     scalar_z = D[..., 1, 0] - D[..., 0, 1]
@@ -129,14 +156,7 @@ def _largest_quaternion_column(D: Array) -> Array:
         [scalar_y, xy, d11 - d00 - d22, yz],
         [scalar_z, xz, yz, d22 - d00 - d11],
     )
-
-    # Choose the column of 4hhᵀ with the largest diagonal entry.
-    products = xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)  # 4hhᵀ
-    diagonal = xp.linalg.diagonal(products)
-    largest = xp.argmax(diagonal, axis=-1, keepdims=True)
-    is_largest = largest == xp.arange(4, device=device(diagonal))
-    # A sum over rows of which all but one are 0; the matrix is symmetric.
-    return xp.sum(xp.where(is_largest[..., None], products, 0.0), axis=-2)
+    return xp.stack([xp.stack(row, axis=-1) for row in rows], axis=-2)
 
 
 def _log_by_half_angles(D: Array) -> Array:
@@ -153,9 +173,6 @@ def _log_by_half_angles(D: Array) -> Array:
        plane. So B = K/(2c), in the basis V, is the skew part of R^{1/2}.
     3. The singular vectors of B span the planes of rotation, and θ/2 = atan2(sine,
        cosine) in each of them.
-
-    If c is 0 to round-off, the plane turns by π. K is then 0 as well, except perhaps
-    for signs that tell the sense of the rotation, and a quarter turn is taken for B.
 
     tests/geometry/test_rotations.py checks exp(log R) = R, near the identity and near
     half turns.
@@ -178,15 +195,9 @@ def _log_by_half_angles(D: Array) -> Array:
     V = Vh.mT
     K = Vh @ skew(constant_D) @ V
 
-    # Step 2. B = K/(2c); the two cosines of an entry are equal up to round-off.
-    is_zero = c < _ZERO_COSINE
-    both_zero = is_zero[..., :, None] & is_zero[..., None, :]
-    quarter_turns = like(D, _quarter_turns(n))
-    quarter_turns = xp.where(K == 0, quarter_turns, xp.abs(quarter_turns) * xp.sign(K))
-    cosine_sums = xp.where(both_zero, 1.0, c[..., :, None] + c[..., None, :])
-    B = xp.where(both_zero, quarter_turns, K / cosine_sums)
-
-    # Step 3. The cosines of the planes that B spans are the lengths of diag(c)·W.
+    # Steps 2 and 3.
+    B = _skew_part_of_root(xp, K, c)
+    # The cosines of the planes that B spans are the lengths of diag(c)·W.
     left_vectors, sines, Wh = svd(skew(B))
     cosines = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     angles = 2 * xp.atan2(sines, cosines)
@@ -195,6 +206,38 @@ def _log_by_half_angles(D: Array) -> Array:
     if differentiable(D):
         return omega + _log_derivative(xp, omega, D - constant_D)
     return omega
+
+
+def _skew_part_of_root(xp: Any, K: Array, c: Array) -> Array:
+    """Return the skew part B = K/(2c) of the square root of a rotation.
+
+    Where the cosine of half an angle is 0, the plane turns by π. There K is 0 as well,
+    except perhaps for signs that tell the sense of the rotation, and B is a quarter
+    turn.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    K : array of shape (..., n, n)
+        The skew part of the rotation, in a basis of its planes.
+    c : array of shape (..., n)
+        The cosines of half the angles, in equal pairs.
+
+    Returns
+    -------
+    array of shape (..., n, n)
+        B, in the same basis.
+    """
+    is_zero = c < _ZERO_COSINE
+    both_zero = is_zero[..., :, None] & is_zero[..., None, :]
+    quarter_turns = like(K, _quarter_turns(c.shape[-1]))
+    with_sense_of_K = xp.abs(quarter_turns) * xp.sign(K)
+    quarter_turns = xp.where(K == 0, quarter_turns, with_sense_of_K)
+
+    # 2c is the sum of the two cosines of an entry, which are equal up to round-off.
+    cosine_sums = xp.where(both_zero, 1.0, c[..., :, None] + c[..., None, :])
+    return xp.where(both_zero, quarter_turns, K / cosine_sums)
 
 
 def _quarter_turns(n: int) -> np.ndarray:
@@ -249,5 +292,5 @@ def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
     inverse_phase = phase(xp, -(half_w[..., :, None] + half_w[..., None, :]), Z.dtype)
 
     # Divide the entries by e^{i(w_r + w_s)/2}·sinc((w_r − w_s)/2).
-    K = xp.astype(reciprocal, Z.dtype) * inverse_phase
-    return skew(divided_difference_map(K, Z, change))
+    factors = xp.astype(reciprocal, Z.dtype) * inverse_phase
+    return skew(divided_difference_map(factors, Z, change))

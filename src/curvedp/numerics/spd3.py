@@ -20,6 +20,7 @@ the condition number.
   numbers above `_LARGEST_CONDITION` are left to pairs of doubles.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,13 +147,12 @@ def whitened_logs(p: Factor, entries: Entries) -> Logs:
     log = log_polynomial(A)
     coordinates = []
     for index, (entry, entry_of_square) in enumerate(zip(A, squared(A), strict=True)):
+        linear_term = log.linear * entry
+        quadratic_term = log.quadratic * entry_of_square
         if index in _OFF_DIAGONAL:
-            log_entry = log.linear * entry + log.quadratic * entry_of_square
-            coordinates.append(_ROOT2 * log_entry)
+            coordinates.append(_ROOT2 * (linear_term + quadratic_term))
         else:
-            coordinates.append(
-                log.constant + log.linear * entry + log.quadratic * entry_of_square
-            )
+            coordinates.append(log.constant + linear_term + quadratic_term)
 
     # Written so that NaN, and a matrix that is not positive definite, are False.
     is_well_conditioned = p.condition * log.largest <= DOUBTFUL * log.least
@@ -253,24 +253,21 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
     square10, square20, square21 = a10 * a10, a20 * a20, a21 * a21
     mean = (a00 + a11 + a22) * (1 / 3)
 
-    # The diagonal of A − mean·I, its scale and its determinant.
-    diagonal0, diagonal1, diagonal2 = a00 - mean, a11 - mean, a22 - mean
-
-    scale_square = (
-        diagonal0 * diagonal0
-        + diagonal1 * diagonal1
-        + diagonal2 * diagonal2
-        + 2 * (square10 + square20 + square21)
-    ) * (1 / 6)
+    # The diagonal of A − mean·I, and the scale of this matrix.
+    diagonal0 = a00 - mean
+    diagonal1 = a11 - mean
+    diagonal2 = a22 - mean
+    diagonal_square = (
+        diagonal0 * diagonal0 + diagonal1 * diagonal1 + diagonal2 * diagonal2
+    )
+    off_diagonal_square = square10 + square20 + square21
+    scale_square = (diagonal_square + 2 * off_diagonal_square) * (1 / 6)
     scale = xp.sqrt(scale_square)
 
-    det = (
-        diagonal0 * (diagonal1 * diagonal2 - square21)
-        - a10 * (a10 * diagonal2 - 2 * a20 * a21)
-        - square20 * diagonal1
-    )
-
-    # Compute ½·det B, cut to [−1, 1] in spite of rounding.
+    # ½·det B, cut to [−1, 1] in spite of rounding.
+    first_term = diagonal0 * (diagonal1 * diagonal2 - square21)
+    second_term = a10 * (a10 * diagonal2 - 2 * a20 * a21)
+    det = first_term - second_term - square20 * diagonal1
     scale_cube = xp.where(scale_square > 0, scale_square * scale, one)
     half_det_B = xp.clip(0.5 * det / scale_cube, -1.0, 1.0)
 
@@ -400,27 +397,17 @@ def _write_log_spectra(
     is_doubtful : array of bool, shape (n,)
         It is overwritten with whether a pair needs more precision than doubles have.
     """
-    p_factor, q_factor = _cholesky(p), _cholesky(q)
-    p_inverse, q_inverse = _inverse(p_factor), _inverse(q_factor)
+    p_factor = _cholesky(p)
+    q_factor = _cholesky(q)
+    p_inverse = _inverse(p_factor)
     for entry, (i, j) in zip(p_factor, _POSITIONS, strict=True):
         L[:, i, j] = entry
+    is_doubtful[:] = _is_doubtful(p_factor, p_inverse, q_factor)
 
-    # Squared Frobenius norms of the factors and their inverses bound condition numbers.
-    p_square, p_inverse_square = dot(p_factor, p_factor), dot(p_inverse, p_inverse)
-    q_square, q_inverse_square = dot(q_factor, q_factor), dot(q_inverse, q_inverse)
-    condition = np.maximum(p_square * p_inverse_square, q_square * q_inverse_square)
-    ratio = q_square * p_inverse_square
-    is_representable = (ratio > 1 / _LARGEST_RATIO) & (ratio < _LARGEST_RATIO)
-    # Written so that NaN is doubtful.
-    is_doubtful[:] = ~((condition <= _LARGEST_CONDITION) & is_representable)
-
-    # Near pairs: the eigenvalues of E = L⁻¹(q − p)L⁻ᵀ.
+    # Near pairs: the eigenvalues of E.
     difference = tuple(q_entry - p_entry for p_entry, q_entry in zip(p, q, strict=True))
     E = np.broadcast_arrays(*congruence(p_inverse, difference))
-    diagonal_square = E[0] ** 2 + E[2] ** 2 + E[5] ** 2
-    off_diagonal_square = E[1] ** 2 + E[3] ** 2 + E[4] ** 2
-    is_near = diagonal_square + 2 * off_diagonal_square < _LARGEST_NEAR_NORM**2
-
+    is_near = _squared_norm(E) < _LARGEST_NEAR_NORM**2
     if is_near.any():
         rows = _row_index(is_near)
         values, vectors = eigh3(np, *(entry[rows] for entry in E))
@@ -436,8 +423,48 @@ def _write_log_spectra(
         )
 
 
+def _is_doubtful(
+    p_factor: Entries, p_inverse: Entries, q_factor: Entries
+) -> np.ndarray:
+    """Return which pairs (p, q) need more precision than doubles have.
+
+    They do if a condition number is large, or if p and q are in very different units.
+    The squared Frobenius norms of the factors and their inverses bound both.
+
+    Parameters
+    ----------
+    p_factor, p_inverse : six arrays each
+        The lower triangles of L and L⁻¹, where p = LLᵀ.
+    q_factor : six arrays
+        The lower triangle of K, where q = KKᵀ.
+
+    Returns
+    -------
+    array of bool
+        The answer for each pair; True for a matrix that is not positive definite.
+    """
+    q_inverse = _inverse(q_factor)
+    p_inverse_square = dot(p_inverse, p_inverse)
+    q_square = dot(q_factor, q_factor)
+    p_condition = dot(p_factor, p_factor) * p_inverse_square
+    q_condition = q_square * dot(q_inverse, q_inverse)
+    condition = np.maximum(p_condition, q_condition)
+
+    unit_ratio = q_square * p_inverse_square
+    is_representable = (unit_ratio > 1 / _LARGEST_RATIO) & (unit_ratio < _LARGEST_RATIO)
+    # Written so that NaN is doubtful.
+    return np.asarray(~((condition <= _LARGEST_CONDITION) & is_representable))
+
+
+def _squared_norm(E: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the squared Frobenius norms of symmetric matrices, from their six entries."""
+    diagonal_square = E[0] ** 2 + E[2] ** 2 + E[5] ** 2
+    off_diagonal_square = E[1] ** 2 + E[3] ** 2 + E[4] ** 2
+    return np.asarray(diagonal_square + 2 * off_diagonal_square)
+
+
 def _row_index(mask: np.ndarray) -> Any:
-    """Return an index of the rows where a mask holds.
+    """Return an index of the rows where a mask holds: a slice if it holds everywhere.
 
     Parameters
     ----------
@@ -447,7 +474,7 @@ def _row_index(mask: np.ndarray) -> Any:
     Returns
     -------
     slice or array of int
-        A slice, which makes no copy, if the mask holds everywhere.
+        Indexing with a slice makes no copy.
     """
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
@@ -512,8 +539,8 @@ def _one_sided_jacobi(
         x ← cos·(x − tan·y),    y ← cos·(y + tan·x),
 
     where tan is the smaller root of tan² + tan·(|y|² − |x|²)/⟨x, y⟩ = 1. Two columns
-    that are orthogonal to working precision are not rotated. The pairs are gone through
-    until no matrix needs a rotation.
+    that are orthogonal to working precision are not rotated. Sweeps over the three pairs
+    are repeated until no matrix needs a rotation.
 
     Columns must be rotated, not scaled: the product of the matrix with its transpose
     must not change.
@@ -534,8 +561,11 @@ def _one_sided_jacobi(
     for _ in range(_SWEEPS):
         has_rotated = False
         for i, j in ((0, 1), (0, 2), (1, 2)):
-            x, y = columns[i], columns[j]
-            x_square, y_square, product = dot(x, x), dot(y, y), dot(x, y)
+            x = columns[i]
+            y = columns[j]
+            x_square = dot(x, x)
+            y_square = dot(y, y)
+            product = dot(x, y)
 
             # Columns that are orthogonal already are not rotated.
             must_rotate = product * product > _ORTHOGONAL * (x_square * y_square)

@@ -278,9 +278,8 @@ def _accurate_whitening(L: _DoubleDouble, S: Array) -> _DoubleDouble:
         The whitened matrices, in twice the working precision.
     """
     # First L⁻¹S, then L⁻¹ times its transpose.
-    return _accurate_lower_solve(
-        L, _accurate_lower_solve(L, _DoubleDouble.exactly(S)).map(lambda half: half.mT)
-    )
+    left_product = _accurate_lower_solve(L, _DoubleDouble.exactly(S))
+    return _accurate_lower_solve(L, left_product.map(lambda part: part.mT))
 
 
 def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
@@ -310,15 +309,15 @@ def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
     is_left = xp.ones_like(A.high[..., 0])
     columns = []
     for _ in range(m):
-        diagonal = xp.linalg.diagonal(A.high)
         # The largest remaining diagonal entry. NaN and the rows of earlier pivots lose
         # every comparison.
-        j = xp.argmax(
-            xp.where((is_left > 0) & (diagonal == diagonal), diagonal, -xp.inf), axis=-1
-        )
-        is_pivot = index == j[..., None]
+        diagonal = xp.linalg.diagonal(A.high)
+        is_candidate = (is_left > 0) & ~xp.isnan(diagonal)
+        pivot_index = xp.argmax(xp.where(is_candidate, diagonal, -xp.inf), axis=-1)
+        is_pivot = index == pivot_index[..., None]
 
-        # The row of the pivot is a column of A, because A is symmetric.
+        # Sums of which all terms but one are 0 select the column of the pivot, and the
+        # pivot in it.
         column = A.where(is_pivot[..., None, :]).map(lambda part: xp.sum(part, axis=-1))
         pivot = column.where(is_pivot).map(
             lambda part: xp.sum(part, axis=-1, keepdims=True)
@@ -335,11 +334,10 @@ def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
 def _one_sided_jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     """Return log σ² and U of G = U·diag(σ)·Vᵀ, by one-sided Jacobi rotations.
 
-    A sweep makes the columns orthogonal pair by pair, in a round robin of all pairs. An
-    odd number of columns is padded with a zero column. Sweeps end when the cosines
-    between the columns of a matrix are below the tolerance, or after `_SWEEPS`. A
-    matrix that has converged is not changed any more, so that its result does not
-    depend on the rest of the batch.
+    A sweep rotates the columns pair by pair, every pair once, to make them orthogonal.
+    Sweeps end when the cosines between the columns of a matrix are below the tolerance,
+    or after `_SWEEPS`. A matrix that has converged is not changed any more, so that its
+    result does not depend on the rest of the batch.
 
     Parameters
     ----------
@@ -359,7 +357,7 @@ def _one_sided_jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     if m == 1:
         return 2 * xp.log(G[..., 0]), xp.ones_like(G)
     is_padded = m % 2 == 1
-    if is_padded:
+    if is_padded:  # pairs need an even number of columns
         G = xp.concat([G, xp.zeros_like(G[..., :1])], axis=-1)
     n_columns = G.shape[-1]
     tolerance = m * float(xp.finfo(G.dtype).eps)
@@ -425,35 +423,56 @@ def _rotate_column_pairs(xp: Any, G: Array) -> tuple[Array, Array]:
     move_on = xp.asarray(next_places, device=device(G))
     flip = xp.asarray(np.arange(k)[::-1].copy(), device=device(G))
 
-    # A rotation by the angle with the smaller tangent makes x and y orthogonal.
-    x, y = G[..., :k], xp.take(G[..., k:], flip, axis=-1)
+    # A rotation makes the columns x and y of each pair orthogonal.
+    x = G[..., :k]
+    y = xp.take(G[..., k:], flip, axis=-1)
     x_square = xp.sum(x * x, axis=-2)
     y_square = xp.sum(y * y, axis=-2)
     product_xy = xp.sum(x * y, axis=-2)
 
-    # The tangent t of the angle solves t² + 2qt − 1 = 0 with q = gap/(2·x·y). It is
-    # written without q, which may be infinite.
-    gap = y_square - x_square
-    denominator = xp.abs(gap) + xp.sqrt(gap * gap + 4 * product_xy * product_xy)
-    tan = (
-        2
-        * xp.where(gap < 0, -product_xy, product_xy)
-        / xp.where(denominator > 0, denominator, xp.ones_like(denominator))
-    )
+    tan = _rotation_tangent(xp, y_square - x_square, product_xy)
     cos = (1 / xp.sqrt(1 + tan * tan))[..., None, :]
     tan = tan[..., None, :]
 
-    # Compute the cosine of the angle between the columns before the rotation.
-    product = xp.where(
-        x_square * y_square > 0, x_square * y_square, xp.ones_like(x_square)
+    # The cosine of the angle between the columns before the rotation.
+    square_product = x_square * y_square
+    nonzero_square_product = xp.where(
+        square_product > 0, square_product, xp.ones_like(x_square)
     )
-    largest_cosine = xp.max(xp.abs(product_xy) / xp.sqrt(product), axis=-1)
+    cosines = xp.abs(product_xy) / xp.sqrt(nonzero_square_product)
+    largest_cosine = xp.max(cosines, axis=-1)
 
     # Put the rotated columns into their places for the next round.
     new_x = cos * (x - tan * y)
     new_y = cos * (y + tan * x)
     columns = xp.concat([new_x, xp.take(new_y, flip, axis=-1)], axis=-1)
     return xp.take(columns, move_on, axis=-1), largest_cosine
+
+
+def _rotation_tangent(xp: Any, gap: Array, product: Array) -> Array:
+    """Return the tangent of the angle by which a Jacobi rotation turns two columns.
+
+    The tangent t is the smaller root of t² + t·gap/product = 1, and 0 for two columns of
+    zeros. It is computed without gap/product, which may be infinite.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    gap : array
+        |y|² − |x|² for columns x and y.
+    product : array
+        ⟨x, y⟩.
+
+    Returns
+    -------
+    array
+        The tangents.
+    """
+    denominator = xp.abs(gap) + xp.sqrt(gap * gap + 4 * product * product)
+    numerator = 2 * xp.where(gap < 0, -product, product)
+    is_nonzero = denominator > 0
+    return numerator / xp.where(is_nonzero, denominator, xp.ones_like(denominator))
 
 
 def condition(L: Array) -> Array:
@@ -496,9 +515,8 @@ def _replace_doubtful_results(
 ) -> Any:
     """Return the plain results, with careful ones in place of those that are doubtful.
 
-    The plain path works in the working precision, the careful path in twice the working
-    precision. A result depends on its own matrix alone, whatever the other matrices of
-    the batch are.
+    The careful path computes in twice the working precision. A result depends on its own
+    matrix alone, whatever the other matrices of the batch are.
 
     Parameters
     ----------
@@ -521,26 +539,9 @@ def _replace_doubtful_results(
     batch = doubtful.shape
     args = tuple(xp.broadcast_to(a, (*batch, *a.shape[-2:])) for a in args)
 
-    def merge(results: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Return the given results where doubtful, and plain ones elsewhere.
-
-        Parameters
-        ----------
-        results : tuple of arrays
-            The results of the careful path for all matrices.
-
-        Returns
-        -------
-        tuple of arrays
-            The merged results.
-        """
-        merged_results = []
-        for careful_result, plain_result in zip(results, plain, strict=True):
-            # The mask of the batch, with an axis of length 1 for each further axis.
-            n_further_axes = careful_result.ndim - len(batch)
-            mask = xp.reshape(doubtful, (*batch, *[1] * n_further_axes))
-            merged_results.append(xp.where(mask, careful_result, plain_result))
-        return tuple(merged_results)
+    def merge(careful_results: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Return careful results, computed for all matrices, where doubtful."""
+        return _choose_results(doubtful, careful_results, plain)
 
     # JAX compiles both paths, and runs the careful one if any matrix is doubtful.
     if is_jax_namespace(xp):
@@ -565,6 +566,33 @@ def _replace_doubtful_results(
     for array, careful_part in zip(merged, results, strict=True):
         array[doubtful] = careful_part
     return merged
+
+
+def _choose_results(
+    doubtful: Array, careful: tuple[Array, ...], plain: tuple[Array, ...]
+) -> tuple[Array, ...]:
+    """Return the careful results where a matrix is doubtful, and plain ones elsewhere.
+
+    Parameters
+    ----------
+    doubtful : array of bool
+        The choice for each matrix of the batch.
+    careful, plain : tuples of arrays
+        The results of both paths, for all matrices.
+
+    Returns
+    -------
+    tuple of arrays
+        The chosen results.
+    """
+    xp = namespace(doubtful)
+    chosen = []
+    for careful_result, plain_result in zip(careful, plain, strict=True):
+        # The mask of the batch, with an axis of length 1 for each further axis.
+        n_further_axes = careful_result.ndim - doubtful.ndim
+        mask = xp.reshape(doubtful, doubtful.shape + (1,) * n_further_axes)
+        chosen.append(xp.where(mask, careful_result, plain_result))
+    return tuple(chosen)
 
 
 @compiled
@@ -625,12 +653,15 @@ def log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     U : array, shape (..., m, m)
         Its eigenvectors.
     """
-    are_tensors = all(
-        is_numpy_array(a) and a.dtype == np.float64 and a.shape[-1] == 3 for a in (p, q)
-    )
+    are_tensors = _are_float64_tensors(p) and _are_float64_tensors(q)
     if are_tensors and not in_public_time():
         return _log_spectrum_of_tensors(p, q)
     return _log_spectrum(p, q)
+
+
+def _are_float64_tensors(A: Array) -> bool:
+    """Return whether these are 3×3 matrices in a NumPy array of doubles."""
+    return bool(is_numpy_array(A) and A.dtype == np.float64 and A.shape[-1] == 3)
 
 
 def _log_spectrum_of_tensors(
@@ -657,24 +688,41 @@ def _log_spectrum_of_tensors(
         The eigenvectors, as columns.
     """
     batch = np.broadcast_shapes(p.shape[:-2], q.shape[:-2])
-    # A single matrix is not copied for every partner.
-    one_batch_axis = [
-        (a if a.ndim == 2 else np.broadcast_to(a, (*batch, 3, 3))).reshape(-1, 3, 3)
-        for a in (p, q)
-    ]
+    flat_p = _flatten_batch(p, batch)
+    flat_q = _flatten_batch(q, batch)
 
     # Use the closed forms, and find out where they are not accurate.
-    L, logs, U, doubtful = log_spectrum3(*one_batch_axis)
-    if doubtful.any():
-        rows = np.flatnonzero(doubtful)
-        doubtful_p, doubtful_q = (
-            np.broadcast_to(a, (len(doubtful), 3, 3))[rows] for a in one_batch_axis
-        )
+    L, logs, U, is_doubtful = log_spectrum3(flat_p, flat_q)
+    if is_doubtful.any():
+        rows = np.flatnonzero(is_doubtful)
+        all_pairs = (len(is_doubtful), 3, 3)
+        doubtful_p = np.broadcast_to(flat_p, all_pairs)[rows]
+        doubtful_q = np.broadcast_to(flat_q, all_pairs)[rows]
 
         doubtful_q, log_scale = match_scale(doubtful_p, doubtful_q)
         L[rows], logs[rows], U[rows] = _accurate_log_spectrum(doubtful_p, doubtful_q)
         logs[rows] += log_scale[:, None]
     return L.reshape(*batch, 3, 3), logs.reshape(*batch, 3), U.reshape(*batch, 3, 3)
+
+
+def _flatten_batch(A: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
+    """Return 3×3 matrices along one batch axis; a single matrix is not copied.
+
+    Parameters
+    ----------
+    A : array, shape (..., 3, 3)
+        Matrices.
+    batch : tuple of int
+        The batch shape to which they are broadcast.
+
+    Returns
+    -------
+    array, shape (n, 3, 3)
+        The matrices; n is 1 for a single matrix, else the size of the batch.
+    """
+    if A.ndim == 2:
+        return A[None]
+    return np.broadcast_to(A, (*batch, 3, 3)).reshape(-1, 3, 3)
 
 
 @compiled
@@ -703,16 +751,17 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
         The eigenvectors, as columns.
     """
     xp = namespace(p, q)
-    L, (q, log_scale) = cholesky(p), match_scale(p, q)
+    L = cholesky(p)
+    q, log_scale = match_scale(p, q)
     mu, U = eigh(whiten(L, q - p))
     is_positive = mu > -1
-    logs = xp.where(
-        is_positive, xp.log1p(xp.where(is_positive, mu, xp.zeros_like(mu))), xp.nan
-    )
+    safe_mu = xp.where(is_positive, mu, xp.zeros_like(mu))
+    logs = xp.where(is_positive, xp.log1p(safe_mu), xp.nan)
 
-    # Where the plain path is not accurate enough, results of the careful path.
-    smallest, largest = xp.min(1 + mu, axis=-1), xp.max(1 + mu, axis=-1)
-    # Written so that NaN and a negative eigenvalue are doubtful.
+    # Where the plain path is not accurate enough, results of the careful path. Written
+    # so that NaN and a negative eigenvalue are doubtful.
+    smallest = xp.min(1 + mu, axis=-1)
+    largest = xp.max(1 + mu, axis=-1)
     doubtful = ~(condition(L) * largest <= _LARGEST_PLAIN_CONDITION * smallest)
     L, logs, U = _replace_doubtful_results(
         doubtful, (xp.broadcast_to(L, U.shape), logs, U), _accurate_log_spectrum, p, q
@@ -738,14 +787,15 @@ def match_scale(p: Array, q: Array) -> tuple[Array, Array]:
         k·log 2, which belongs to the log-eigenvalues of q.
     """
     xp = namespace(p, q)
-    q_trace, p_trace = xp.linalg.trace(q), xp.linalg.trace(p)
+    q_trace = xp.linalg.trace(q)
+    p_trace = xp.linalg.trace(p)
 
-    # Find the power of two.
-    has_ratio = (q_trace > 0) & (p_trace > 0) & (q_trace < xp.inf) & (p_trace < xp.inf)
-    power = xp.round(
-        xp.log2(xp.where(has_ratio, q_trace, 1.0))
-        - xp.log2(xp.where(has_ratio, p_trace, 1.0))
-    )
+    # k, the power of two.
+    is_positive = (q_trace > 0) & (p_trace > 0)
+    has_ratio = is_positive & (q_trace < xp.inf) & (p_trace < xp.inf)
+    q_exponent = xp.log2(xp.where(has_ratio, q_trace, 1.0))
+    p_exponent = xp.log2(xp.where(has_ratio, p_trace, 1.0))
+    power = xp.round(q_exponent - p_exponent)
     # 2^−power itself may be no double, so that q is multiplied by two factors.
     half_power = xp.round(power / 2)
     first_factor = (2.0**-half_power)[..., None, None]
@@ -783,9 +833,8 @@ def _accurate_log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     mu, near_vectors = eigh(sym(whitened_difference.high + whitened_difference.low))
 
     # Far matrices: the squared singular values of a factor of A.
-    far_logs, far_vectors = _one_sided_jacobi(
-        xp, _accurate_pivoted_cholesky(_accurate_whitening(L, q))
-    )
+    A = _accurate_whitening(L, q)
+    far_logs, far_vectors = _one_sided_jacobi(xp, _accurate_pivoted_cholesky(A))
 
     # Choose for each matrix.
     is_near = (xp.max(xp.abs(mu), axis=-1) < 0.25)[..., None]

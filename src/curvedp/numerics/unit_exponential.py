@@ -70,21 +70,37 @@ def unit_exponential(S: Array, largest_norm: float) -> Array:
     flat = S.reshape(-1, m, m)
     result = np.empty(S.shape).reshape(-1, m, m)
 
-    # The matrix whose exponential is taken is S + D with a diagonal D. Its norm is at
-    # most |S| + |D|, and |D| ≤ log cosh|S|.
-    norm = np.max(np.sum(np.abs(flat), axis=-1), axis=-1)
-    norm = 2 * norm + np.log1p(np.exp(-2 * norm)) - math.log(2)
-    norm = np.clip(np.nan_to_num(norm), 0.0, largest_norm)
+    norms = np.clip(_norm_bounds(flat), 0.0, largest_norm)
 
     # Matrices that need equally many squarings are worked on together, in blocks.
-    squarings = _n_squarings(norm)
-    order = np.argsort(norm)
+    squarings = _n_squarings(norms)
+    order = np.argsort(norms)
     block_size = _ENTRIES_PER_BLOCK // m**2
     for n_squarings in np.unique(squarings):
         rows = order[squarings[order] == n_squarings]
         for block in np.split(rows, range(block_size, len(rows), block_size)):
             result[block] = _solve_by_newton(flat[block], int(n_squarings))
     return result.reshape(S.shape)
+
+
+def _norm_bounds(S: np.ndarray) -> np.ndarray:
+    """Bound the norms of the matrices S + D whose exponentials have unit diagonal.
+
+    The norm is at most |S| + |D|, and |D| ≤ log cosh|S| for the diagonal matrix D.
+
+    Parameters
+    ----------
+    S : array, shape (n, m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array, shape (n,)
+        The bounds; 0 for NaN.
+    """
+    norm = np.max(np.sum(np.abs(S), axis=-1), axis=-1)
+    # log cosh x is x + log(1 + e^{−2x}) − log 2.
+    return np.nan_to_num(2 * norm + np.log1p(np.exp(-2 * norm)) - math.log(2))
 
 
 def _n_squarings(norm: Array | float) -> Array:
@@ -135,14 +151,10 @@ def _solve_by_newton(S: Array, n_squarings: int) -> Array:
     x = -0.5 * xp.log1p(xp.sum(S * S, axis=-1))
     takes_all_steps = not is_numpy_array(S) or in_public_time()
     for steps_left in reversed(range(_NEWTON_STEPS)):
-        # e^A − I for A = S + diag x, and the logarithm of the diagonal of e^A.
+        # The last root is e^A − I for A = S + diag x.
         roots = _exponential_roots(S + x[..., None] * identity, n_squarings)
         log_diagonal = xp.log1p(xp.linalg.diagonal(roots[-1]))
-
-        # `slopes` has the entries ∂(e^A)ᵢᵢ/∂aⱼⱼ = ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt.
-        slopes = sum(weight * X * Y for weight, X, Y in _quadrature(roots))
-        right_side = (xp.exp(log_diagonal) * log_diagonal)[..., None]
-        step = xp.linalg.solve(slopes, right_side)[..., 0]
+        step = _newton_step(roots, log_diagonal)
 
         # A matrix that has converged is not moved.
         is_active = xp.any(xp.abs(log_diagonal) > _CONVERGED, axis=-1, keepdims=True)
@@ -151,11 +163,33 @@ def _solve_by_newton(S: Array, n_squarings: int) -> Array:
         x = x - xp.where(is_active, step, 0.0)
 
     # The last step is taken along the derivative, ∫ e^{tA}·diag(step)·e^{(1−t)A} dt.
-    # `roots[-1]` is e^A − I.
     change = sum(
         weight * (X * step[..., None, :]) @ Y for weight, X, Y in _quadrature(roots)
     )
     return identity + roots[-1] - sym(change)
+
+
+def _newton_step(roots: list[Array], log_diagonal: Array) -> Array:
+    """Return the Newton step for the equation log diag e^A = 0, in the diagonal of A.
+
+    The derivatives ∂(e^A)ᵢᵢ/∂aⱼⱼ are ∫(e^{tA})ᵢⱼ(e^{(1−t)A})ᵢⱼ dt.
+
+    Parameters
+    ----------
+    roots : list of arrays of shape (..., m, m)
+        e^{A/2^k} − I for k = n, …, 1, 0.
+    log_diagonal : array of shape (..., m)
+        The logarithm of the diagonal of e^A.
+
+    Returns
+    -------
+    array of shape (..., m)
+        The numbers to subtract from the diagonal of A.
+    """
+    xp = namespace(log_diagonal)
+    slopes = sum(weight * X * Y for weight, X, Y in _quadrature(roots))
+    right_side = (xp.exp(log_diagonal) * log_diagonal)[..., None]
+    return xp.linalg.solve(slopes, right_side)[..., 0]
 
 
 def _factorial(k: int) -> float:
@@ -183,26 +217,26 @@ def _exponential_roots(A: Array, n_squarings: int) -> list[Array]:
     list of arrays of shape (..., m, m)
         e^{A/2^k} − I for k = n_squarings, …, 1, 0.
     """
-    # Compute the powers of the scaled matrix.
+    # The powers of the scaled matrix.
     A = A * 2.0**-n_squarings
     identity = like(A, np.eye(A.shape[-1]))
-    A2 = A @ A
-    A3 = A @ A2
-    A4 = A2 @ A2
+    square = A @ A
+    cube = A @ square
+    fourth_power = square @ square
 
-    # Evaluate Taylor's polynomial by Horner's rule in A⁴, four terms at a time.
-    highest_terms = A4 / _factorial(16)
+    # Taylor's polynomial by Horner's rule in A⁴, four terms at a time.
+    highest_terms = fourth_power / _factorial(16)
     for order in (12, 8, 4):
         highest_terms = (
             highest_terms
-            + A3 / _factorial(order + 3)
-            + A2 / _factorial(order + 2)
+            + cube / _factorial(order + 3)
+            + square / _factorial(order + 2)
             + A / _factorial(order + 1)
         )
-        highest_terms = A4 @ (highest_terms + identity / _factorial(order))
+        highest_terms = fourth_power @ (highest_terms + identity / _factorial(order))
 
     # Square the first root repeatedly.
-    roots = [highest_terms + A3 / 6 + A2 / 2 + A]
+    roots = [highest_terms + cube / 6 + square / 2 + A]
     for _ in range(n_squarings):
         roots.append(2 * roots[-1] + roots[-1] @ roots[-1])
     return roots

@@ -158,11 +158,11 @@ def draw_batches(
 
 
 def _padded_batches(batches: PoissonBatches, size: int) -> Batches:
-    """Return Poisson batches as rows of one width, for an accelerator.
+    """Return Poisson batches as padded rows of one width, for an accelerator.
 
-    On an accelerator a loop whose length depends on the data would wait for the host at
-    every step. So all rows have one width. A batch is larger than this width in one draw
-    of billions only, so that nearly always the same compiled program can be used.
+    On an accelerator, a loop whose length depends on the data would wait for the host at
+    every step. So all rows have one width, which hardly any batch exceeds: nearly always
+    the same compiled program can be used.
 
     Parameters
     ----------
@@ -191,9 +191,9 @@ def _padded_batches(batches: PoissonBatches, size: int) -> Batches:
 def _flat_batches(batches: PoissonBatches, size: int, steps: int) -> Batches:
     """Return Poisson batches one after the other in one array, for the processor.
 
-    The array has room for all record numbers except in one draw of billions, so that
-    nearly always the same compiled program can be used. It also has room for what
-    `batch_sum` reads beyond the end of the last batch.
+    The array has a fixed length, which hardly any draw exceeds: nearly always the same
+    compiled program can be used. It has room for what `batch_sum` reads beyond the end
+    of the last batch.
 
     Parameters
     ----------
@@ -270,15 +270,39 @@ def batch_sum(batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any])
     array
         The sum, of the shape that `partial_sum` returns.
     """
-    # A row: all its records are read at once.
-    if "rows" in batch:
-        is_inside: Any = True
-        if "sizes" in batch:
-            is_inside = jnp.arange(len(batch["rows"])) < batch["sizes"]
-        return partial_sum(batch["rows"], is_inside)
+    if "flat" in batch:
+        return _flat_batch_sum(batch, size, partial_sum)
 
-    # The flat form: records are read in portions of one size, because every size would
-    # be compiled on its own. Few batches have more than two portions.
+    # A row: all its records are read at once.
+    is_inside: Any = True
+    if "sizes" in batch:
+        is_inside = jnp.arange(len(batch["rows"])) < batch["sizes"]
+    return partial_sum(batch["rows"], is_inside)
+
+
+def _flat_batch_sum(
+    batch: Batches, size: int, partial_sum: Callable[[Any, Any], Any]
+) -> Any:
+    """Sum over the records of a batch that is a part of the array "flat".
+
+    Records are read in portions of one size, because JAX would compile every other size
+    on its own. Few batches have more than two portions.
+
+    Parameters
+    ----------
+    batch : Batches
+        The array "flat", with the position "first" and the number "sizes" of the
+        batch's records in it.
+    size : int
+        The expected size of a batch, which sets the size of a portion.
+    partial_sum : callable
+        As in `batch_sum`.
+
+    Returns
+    -------
+    array
+        The sum.
+    """
     width = portion_size(size)
     batch_size = batch["sizes"]
 
@@ -360,14 +384,14 @@ def poisson_batches(
                 gaps = np.ones(count)
             else:
                 gaps = np.ceil(np.log(randomness.uniform(count)) / np.log1p(-rate))
-        # A gap beyond the last coin ends the row, however long it is. Longer ones are
-        # cut, because at tiny rates they would not fit into an integer.
+        # A gap beyond the last coin ends the row, however long it is. It is shortened,
+        # because at tiny rates it would not fit into an integer.
         whole_gaps = np.clip(gaps, 1, n_coins + 1).astype(np.int64)
         positions = position + np.cumsum(whole_gaps)
         heads.append(positions)
         position = int(positions[-1])
 
-    # From positions of heads to record numbers and sizes.
+    # Turn the positions of heads into record numbers and sizes.
     all_heads = np.concatenate(heads)
     all_heads = all_heads[all_heads < n_coins]
     sizes = np.bincount(all_heads // n, minlength=steps)
@@ -394,7 +418,7 @@ def fixed_batches(randomness: Randomness, n: int, size: int, steps: int) -> np.n
     array of integers, shape (steps, size)
         Record numbers; each row has no repeats.
     """
-    # Large subsets: the places of the `size` smallest of n uniforms.
+    # Large subsets: the positions of the `size` smallest of n uniforms.
     if size * size > n:
         subsets = [
             np.argpartition(randomness.uniform(n), size - 1)[:size]

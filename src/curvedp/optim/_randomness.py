@@ -116,7 +116,8 @@ class Randomness:
         """
         # Many normals of the system's stream: on the accelerator, under a fresh key.
         is_many = rows * dim >= _MIN_DEVICE_NORMALS
-        if isinstance(self._source, SecureSource) and is_many and not on_processor():
+        uses_accelerator = is_many and not on_processor()
+        if uses_accelerator and isinstance(self._source, SecureSource):
             if not isinstance(self._source, AcceleratorSource):
                 self._source = AcceleratorSource()
             key = self._source.words(4).view(np.uint32)
@@ -193,7 +194,9 @@ class Randomness:
 
 
 def _is_jax_key(rng: Any) -> bool:
-    """Return whether an object is a key of JAX's random numbers.
+    """Return whether an object is a key of JAX's random generators.
+
+    Called by `Randomness` to tell the kinds of random sources apart.
 
     Parameters
     ----------
@@ -212,6 +215,8 @@ def _is_jax_key(rng: Any) -> bool:
 
 def _single_key(rng: Any) -> Any:
     """Return a JAX key as a typed key, or refuse an array of keys.
+
+    Called by `Randomness` for a key of the user.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from curvedp.randomness import Source
 
+# The number of layers.
 _LAYERS = 256
 
 # How many words are processed at a time: intermediate arrays then stay in the cache.
@@ -64,7 +65,7 @@ def _layer_widths() -> np.ndarray:
     """
     widths = [_LAYER_AREA / _curve(_TAIL_START), _TAIL_START]
     while len(widths) < _LAYERS:
-        # The upper edge of the last layer, which is the lower edge of the next one.
+        # The upper edge of the layer before, which is the lower edge of this one.
         height = _LAYER_AREA / widths[-1] + _curve(widths[-1])
         widths.append(np.sqrt(-2 * np.log(height)))
     return np.array([*widths, 0.0])
@@ -86,7 +87,7 @@ _HEIGHTS[0] = 0.0
 class _Undecided(NamedTuple):
     """Points that may lie above the curve: their indices in the output, and their layers."""
 
-    places: np.ndarray
+    indices: np.ndarray
     layers: np.ndarray
 
 
@@ -114,14 +115,16 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
         for start in range(0, normals.size, _CHUNK_SIZE)
     ]
     if undecided:
-        places = np.concatenate([part.places for part in undecided])
-        layers = np.concatenate([part.layers for part in undecided])
-        _decide(source, normals, _Undecided(places, layers))
+        indices = np.concatenate([chunk.indices for chunk in undecided])
+        layers = np.concatenate([chunk.layers for chunk in undecided])
+        _decide(source, normals, _Undecided(indices, layers))
     return normals.reshape(shape)
 
 
 def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
-    """Fill an array with random points of random layers, most of which are normals.
+    """Fill an array with random points of random layers; most are normals already.
+
+    Called by `ziggurat_normals` for each chunk of the output.
 
     Parameters
     ----------
@@ -149,6 +152,9 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
 def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     """Accept or replace the undecided points, in place.
 
+    Called by `ziggurat_normals` for all chunks together, because few points are
+    undecided.
+
     A point of a wedge that lies under the curve is accepted; one above it is drawn
     again. A point of the bottom layer beyond its width is replaced by a draw from the
     tail.
@@ -158,27 +164,28 @@ def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     source : Source
         The random bits.
     normals : array
-        The whole output; it is overwritten at the undecided places.
+        The whole output; it is overwritten at the undecided indices.
     undecided : _Undecided
         The indices of these points in the output, and their layers.
     """
-    places, layers = undecided
-    if not len(places):
+    indices, layers = undecided
+    if not len(indices):
         return
 
     # A wedge: a uniform height within the layer, which must lie under the curve.
-    x = normals[places]
+    x = normals[indices]
     bottom = _HEIGHTS[layers]
     top = _HEIGHTS[layers + 1]
-    is_under_curve = bottom + source.uniform(x.shape) * (top - bottom) < _curve(x)
+    height = bottom + source.uniform(x.shape) * (top - bottom)
+    is_under_curve = height < _curve(x)
 
+    # Points of a wedge above the curve are drawn again from the start.
     rejected = np.flatnonzero(~is_under_curve & (layers > 0))
     x[rejected] = ziggurat_normals(source, rejected.shape)
 
     # The tail: a tail probability that is uniform between 0 and that of its beginning.
     tail = np.flatnonzero(layers == 0)
-    tail_probability = source.uniform(tail.shape, full_precision=True) * ndtr(
-        -_TAIL_START
-    )
+    uniforms = source.uniform(tail.shape, full_precision=True)
+    tail_probability = uniforms * ndtr(-_TAIL_START)
     x[tail] = np.sign(x[tail]) * -ndtri(tail_probability)
-    normals[places] = x
+    normals[indices] = x

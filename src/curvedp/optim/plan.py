@@ -7,7 +7,7 @@ is private does it contain a number that depends on the records, a noisy count o
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,30 @@ from curvedp.optim.problem import Problem
 from curvedp.privacy import Guarantee
 from curvedp.privacy import optimizer_accounting as accounting
 from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
+
+
+class DescentTerms(NamedTuple):
+    """What a user asks of a descent, besides its privacy.
+
+    Attributes
+    ----------
+    manifold : Manifold
+        The manifold on which the descent takes place.
+    n : int
+        The number of records, or of people.
+    steps : int
+        The number of gradient steps.
+    clip : float
+        C, the largest length of a record's gradient.
+    dtype : dtype
+        The precision of the iterates: its round-off is charged as sensitivity.
+    """
+
+    manifold: Manifold
+    n: int
+    steps: int
+    clip: float
+    dtype: np.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +90,7 @@ class DescentPlan:
 
 
 def plan_replace_one(
-    manifold: Manifold,
-    n: int,
-    steps: int,
-    clip: float,
-    dtype: np.dtype,
+    terms: DescentTerms,
     guarantee: Guarantee | None,
     noise: float | None,
     batch_size: float | None,
@@ -78,18 +98,13 @@ def plan_replace_one(
 ) -> DescentPlan:
     """Plan a descent if the number n of records is public and one may be replaced.
 
+    If a guarantee is given, the noise is computed from it; otherwise the guarantee is
+    computed from the noise.
+
     Parameters
     ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people.
-    steps : int
-        The number of gradient steps.
-    clip : float
-        C, the largest length of a record's gradient.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
+    terms : DescentTerms
+        Manifold, number of records, number of steps, clip, and precision.
     guarantee : Guarantee or None
         The guarantee that the run must satisfy. None if `noise` is given.
     noise : float or None
@@ -107,58 +122,87 @@ def plan_replace_one(
     DescentPlan
         The mechanism, its noise, and its guarantee.
     """
-    uses_all_records = batch_size is None
-    size = n if batch_size is None else check_batch(batch_size, n, sampling)
+    if batch_size is None:
+        return _plan_full_steps(terms, guarantee, noise)
+    size = check_batch(batch_size, terms.n, sampling)
+    return _plan_batch_steps(terms, guarantee, noise, size, sampling)
 
-    # The clip is enlarged by rounding errors, so that the accounting covers them. A size
-    # of None means that sums are over all records.
-    charged_size = None if uses_all_records else size
-    charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, charged_size)
-    statistic = ClippedGradient(manifold, charged_clip, n)
 
-    # The noise from the guarantee, or the guarantee from the noise.
-    if uses_all_records:
-        noise_std, implied = accounting.noise_and_guarantee(
-            guarantee,
-            noise,
-            partial(accounting.rgd_noise, n, steps, charged_clip),
-            partial(accounting.rgd_guarantee, n, steps, charged_clip),
-        )
-        mechanism: OptimizerMechanism = DescentMechanism(
-            statistic=statistic, steps=steps, noise=noise_std
-        )
-    else:
-        public = (n, steps, size, charged_clip)
-        noise_std, implied = accounting.noise_and_guarantee(
-            guarantee,
-            noise,
-            partial(accounting.rsgd_noise, *public, sampling=sampling),
-            partial(accounting.rsgd_guarantee, *public, sampling=sampling),
-        )
-        mechanism = BatchDescentMechanism(
-            statistic=statistic,
-            steps=steps,
-            noise=noise_std,
-            batch_size=size,
-            sampling=sampling,
-        )
+def _plan_full_steps(
+    terms: DescentTerms,
+    guarantee: Guarantee | None,
+    noise: float | None,
+) -> DescentPlan:
+    """Plan a descent whose steps read every record; n is public.
+
+    The parameters are those of `plan_replace_one`.
+    """
+    # The clip is enlarged by rounding errors, so that the accounting covers them.
+    manifold, n, steps, clip, dtype = terms
+    charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n)
+    noise_std, implied_guarantee = accounting.noise_and_guarantee(
+        guarantee,
+        noise,
+        partial(accounting.rgd_noise, n, steps, charged_clip),
+        partial(accounting.rgd_guarantee, n, steps, charged_clip),
+    )
+    mechanism = DescentMechanism(
+        statistic=ClippedGradient(manifold, charged_clip, n),
+        steps=steps,
+        noise=noise_std,
+    )
     return DescentPlan(
         mechanism=mechanism,
-        guarantee=guarantee or implied,
+        guarantee=guarantee or implied_guarantee,
         noise_std=noise_std,
         noise_unit=noise_std,
         mean_scale=None,
-        batch_size=size,
-        uses_all_records=uses_all_records,
+        batch_size=n,
+        uses_all_records=True,
+    )
+
+
+def _plan_batch_steps(
+    terms: DescentTerms,
+    guarantee: Guarantee | None,
+    noise: float | None,
+    batch_size: int,
+    sampling: str,
+) -> DescentPlan:
+    """Plan a descent whose steps read random batches; n is public.
+
+    The parameters are those of `plan_replace_one`.
+    """
+    # The clip is enlarged by rounding errors, so that the accounting covers them.
+    manifold, n, steps, clip, dtype = terms
+    charged_clip = accounting.rounded_clip(clip, manifold.dim, dtype, n, batch_size)
+    charged = (n, steps, batch_size, charged_clip)
+    noise_std, implied_guarantee = accounting.noise_and_guarantee(
+        guarantee,
+        noise,
+        partial(accounting.rsgd_noise, *charged, sampling=sampling),
+        partial(accounting.rsgd_guarantee, *charged, sampling=sampling),
+    )
+    mechanism = BatchDescentMechanism(
+        statistic=ClippedGradient(manifold, charged_clip, n),
+        steps=steps,
+        noise=noise_std,
+        batch_size=batch_size,
+        sampling=sampling,
+    )
+    return DescentPlan(
+        mechanism=mechanism,
+        guarantee=guarantee or implied_guarantee,
+        noise_std=noise_std,
+        noise_unit=noise_std,
+        mean_scale=None,
+        batch_size=batch_size,
+        uses_all_records=False,
     )
 
 
 def plan_add_remove(
-    manifold: Manifold,
-    n: int,
-    steps: int,
-    clip: float,
-    dtype: np.dtype,
+    terms: DescentTerms,
     guarantee: Guarantee,
     sampling_rate: float,
     randomness: Randomness,
@@ -170,16 +214,9 @@ def plan_add_remove(
 
     Parameters
     ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people, which is private.
-    steps : int
-        The number of gradient steps.
-    clip : float
-        C, the largest length of a record's gradient.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
+    terms : DescentTerms
+        Manifold, number of records (which is private), number of steps, clip, and
+        precision.
     guarantee : Guarantee
         The guarantee that the run must satisfy, for the adjacency add-remove.
     sampling_rate : float
@@ -193,6 +230,7 @@ def plan_add_remove(
         The mechanism, its noise and its guarantee. Its `mean_scale` contains the noisy
         count. Its `batch_size` depends on n and is NOT public.
     """
+    manifold, n, steps, clip, dtype = terms
     charged_clip = accounting.add_remove_clip(clip, manifold.dim, dtype)
     noise_std, count_noise = accounting.add_remove_noise(
         steps, sampling_rate, charged_clip, guarantee
@@ -220,10 +258,10 @@ def plan_add_remove(
 def full_descent_mechanism(
     problem: Problem, n: int, steps: int, clip: float, guarantee: Guarantee
 ) -> DescentMechanism:
-    """Return the calibrated mechanism of `dp_rgd` in double precision.
+    """Return the mechanism that `dp_rgd` will carry out in double precision.
 
-    An estimator that runs `dp_rgd` later calls this function first, so that a guarantee
-    that no noise satisfies is refused before anything is charged.
+    Called by an estimator before it runs `dp_rgd`, so that a guarantee that no noise
+    satisfies is refused before anything is charged.
 
     Parameters
     ----------

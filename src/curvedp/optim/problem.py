@@ -96,7 +96,7 @@ class Problem:
         return jax.vmap(gradient)(records)
 
     def slopes(self, w: Any, records: Any) -> Any:
-        """Return each record's gradient as the row of numbers that is clipped.
+        """Return each record's gradient, as the row of numbers that a step clips.
 
         The Euclidean length of a row must be the Riemannian length of the gradient,
         because rows are clipped by their length. By default the rows are the
@@ -119,7 +119,7 @@ class Problem:
         return self.gradients(w, records)
 
     def total(self, w: Any, slopes: Any) -> Any:
-        """Return the coordinates at w of a sum of `slopes`.
+        """Turn a sum of `slopes` into coordinates at w.
 
         The map must be linear and must not lengthen its argument. Then the coordinates
         have at most the sensitivity of the sum.
@@ -139,7 +139,7 @@ class Problem:
         return slopes
 
     def move(self, w: Any, coordinates: Any) -> Any:
-        """Return the point that a step from w leads to, given by its coordinates.
+        """Return the point to which a step leads from w.
 
         Parameters
         ----------
@@ -158,10 +158,10 @@ class Problem:
             return rough_from_normal_coordinates(self.manifold, w, coordinates)
 
     def carry(self, p: Any, q: Any, coordinates: Any) -> Any:
-        """Return the coordinates at q of tangent vectors that are transported from p to q.
+        """Transport tangent vectors from p to q, in coordinates.
 
-        Parallel transport along the geodesic from p to q keeps lengths. Variance
-        reduction uses it to subtract gradients at two points.
+        Parallel transport along the geodesic from p to q keeps lengths. Used by
+        variance reduction to subtract gradients at two points.
 
         Parameters
         ----------

@@ -12,15 +12,18 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
+from curvedp.optim import _arguments as arguments
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import (
     check_sampling_rate,
     draw_batches,
     split_batches,
 )
+from curvedp.optim._compilation import compiled_once, full_precision
 from curvedp.optim._randomness import Randomness
 from curvedp.optim.plan import (
     DescentPlan,
+    DescentTerms,
     adds_or_removes,
     plan_add_remove,
     plan_replace_one,
@@ -121,31 +124,31 @@ def dp_rsgd(
     >>> result.point.shape
     (3,)
     """
-    # Refuse all wrong parameters that can be checked without the records.
+    # Check all parameters that can be checked without the records.
     steps = _validate.integer("steps", steps, 1)
     clip = _validate.length("clip", clip)
-    learning_rates = loop.learning_rates(learning_rate, steps)
-    is_recorded = loop.recorded_steps(record_history, steps)
+    learning_rates = arguments.learning_rates(learning_rate, steps)
+    is_recorded = arguments.recorded_steps(record_history, steps)
     n_is_private = adds_or_removes(guarantee, noise)
     sampling_rate = 1.0
     if n_is_private and batch_size is not None:
         sampling_rate = check_sampling_rate(batch_size, sampling)
 
-    with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
-        start, records = loop.prepare_start_and_records(
+    with full_precision(), compiled_once(problem), quiet_about_records():
+        start, records = arguments.prepare_start_and_records(
             problem, data, init, groups, min_records=0 if n_is_private else 2
         )
 
         # Plan the run: noise, batches and cost.
         randomness = Randomness(rng)
-        public_terms = (problem.manifold, len(records), steps, clip, start.dtype)
+        terms = DescentTerms(problem.manifold, len(records), steps, clip, start.dtype)
         if n_is_private:
             assert guarantee is not None  # Only a guarantee says that n is private.
-            plan = plan_add_remove(*public_terms, guarantee, sampling_rate, randomness)
+            plan = plan_add_remove(terms, guarantee, sampling_rate, randomness)
         else:
-            plan = plan_replace_one(
-                *public_terms, guarantee, noise, batch_size, sampling
-            )
+            plan = plan_replace_one(terms, guarantee, noise, batch_size, sampling)
+
+        # Carry out the plan.
         point, history = _descend(
             problem,
             records,
@@ -180,6 +183,8 @@ def _descend(
     randomness: Randomness,
 ) -> tuple[Any, np.ndarray | None]:
     """Run all steps of a plan, in chunks whose noise fits in memory.
+
+    Called by `dp_rsgd` after the run was planned.
 
     Parameters
     ----------

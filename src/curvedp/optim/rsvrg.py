@@ -6,11 +6,8 @@ small near the anchor, so they can be clipped to a short length (Utpala et al. 2
 with E11 and E12 of docs/errata.md corrected).
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -19,32 +16,30 @@ import numpy as np
 
 from curvedp import _validate
 from curvedp._silence import quiet_about_records
-from curvedp.errors import ParameterError
-from curvedp.geometry.manifold import Manifold
-from curvedp.mechanisms.optimizer import (
-    AddRemoveVarianceReducedMechanism,
-    OptimizerMechanism,
-    VarianceReducedMechanism,
-)
+from curvedp.optim import _arguments as arguments
 from curvedp.optim import _loop as loop
 from curvedp.optim._batches import (
     Batches,
-    check_batch,
     check_sampling_rate,
     draw_batches,
     split_batches,
 )
+from curvedp.optim._compilation import compiled_once, full_precision
 from curvedp.optim._randomness import Randomness
+from curvedp.optim._rsvrg_plan import (
+    Pair,
+    Schedule,
+    VarianceReducedPlan,
+    VarianceReducedTerms,
+    check_schedule,
+    convert_pair,
+    plan_add_remove,
+    plan_replace_one,
+)
 from curvedp.optim.plan import adds_or_removes
 from curvedp.optim.problem import Problem
 from curvedp.optim.result import OptimResult, make_result
 from curvedp.privacy import Guarantee
-from curvedp.privacy import optimizer_accounting as accounting
-from curvedp.statistics.clipped_gradient import ClippedGradient, ClippedGradientSum
-
-# Two numbers: the first for the full gradient at the anchor, the second for the
-# differences of inner steps.
-Pair = tuple[float, float]
 
 
 def dp_rsvrg(
@@ -146,63 +141,44 @@ def dp_rsvrg(
     >>> result.guarantee.epsilon(1e-6) < 10
     True
     """
-    epochs = _validate.integer("epochs", epochs, 1)
-    inner_steps = _validate.integer("inner_steps", inner_steps, 1)
-    restarts = _validate.integer("restarts", restarts, 1)
-    clips = _convert_pair("clip", clip)
+    # Check all parameters that can be checked without the records.
+    schedule = check_schedule(
+        epochs, inner_steps, restarts, learning_rate, record_history
+    )
+    clips = convert_pair("clip", clip)
     _validate.choice("output", output, ("last", "random", "I", "II"))
-    if output in ("I", "II"):
-        output = "last" if output == "I" else "random"
-    learning_rates = loop.learning_rates(learning_rate, epochs * inner_steps)
-    is_recorded = loop.recorded_steps(record_history, restarts * epochs * inner_steps)
     n_is_private = adds_or_removes(guarantee, noise)
     sampling_rate = None
     if n_is_private:
         sampling_rate = check_sampling_rate(batch_size, sampling)
 
-    with loop.full_precision(), loop.compiled_once(problem), quiet_about_records():
-        start, records = loop.prepare_start_and_records(
+    with full_precision(), compiled_once(problem), quiet_about_records():
+        start, records = arguments.prepare_start_and_records(
             problem, data, init, groups, min_records=0 if n_is_private else 2
         )
+
+        # Plan the run: noise, batches and cost.
         randomness = Randomness(rng)
-        schedule = _Schedule(
-            n_epochs=restarts * epochs,
-            inner_steps=inner_steps,
-            mean_learning_rate=float(
-                learning_rates.reshape(epochs, inner_steps).mean()
-            ),
+        terms = VarianceReducedTerms(
+            problem.manifold, len(records), schedule, clips, start.dtype
         )
-        n = len(records)
         if sampling_rate is not None:
             assert guarantee is not None  # Only a guarantee says that n is private.
-            plan = _plan_add_remove(
-                problem.manifold,
-                n,
-                schedule,
-                clips,
-                start.dtype,
-                guarantee,
-                sampling_rate,
-                randomness,
-            )
+            plan = plan_add_remove(terms, guarantee, sampling_rate, randomness)
         else:
-            plan = _plan_replace_one(
-                problem.manifold,
-                n,
-                schedule,
-                clips,
-                start.dtype,
-                guarantee,
-                noise,
-                batch_size,
-                sampling,
-            )
-        run = _Run(problem, records, clips, plan, sampling, output, randomness)
-        point, history = run.descend(
-            start,
-            learning_rates.reshape(epochs, inner_steps),
-            is_recorded.reshape(restarts, epochs, inner_steps),
+            plan = plan_replace_one(terms, guarantee, noise, batch_size, sampling)
+
+        # Carry out the plan.
+        run = _Run(
+            problem=problem,
+            records=records,
+            clips=clips,
+            plan=plan,
+            sampling=sampling,
+            returns_random_iterate=output in ("random", "II"),
+            randomness=randomness,
         )
+        point, history = run.descend(start, schedule)
         return make_result(
             plan.mechanism,
             point,
@@ -212,227 +188,6 @@ def dp_rsvrg(
             history,
             has_persons=groups is not None,
         )
-
-
-class _Schedule(NamedTuple):
-    """The public numbers of steps, over all restarts, and their mean learning rate."""
-
-    n_epochs: int  # the number of restarts times the number of epochs of each
-    inner_steps: int  # the number of steps in each epoch
-    mean_learning_rate: float  # the budget is split as if all steps had this rate
-
-
-@dataclass(frozen=True, eq=False)
-class VarianceReducedPlan:
-    """The numbers of one run of `dp_rsvrg` that are fixed before its first step.
-
-    The first number of a pair is for the full gradients at anchors, the second for the
-    inner steps. n is the number of records, or of people.
-
-    Attributes
-    ----------
-    mechanism : OptimizerMechanism
-        The mechanism that the run carries out; the certificate describes it.
-    guarantee : Guarantee
-        The guarantee that the run satisfies, and for which it pays.
-    noise_std : pair of floats
-        The standard deviations of the noise that the result reports.
-    noise_unit : pair of floats
-        The numbers by which standard normals are multiplied: `noise_std`, or
-        `noise_std`/C if n is private, because sums are then in units of the clip C.
-    mean_scale : pair of floats, or pair of None
-        If n is private, C divided by the noisy number of records in a sum. Otherwise
-        None: sums are divided by public sizes.
-    batch_size : int
-        The number of records in the batch of an inner step, or its expectation. If n is
-        private it depends on n and is not public; then it is used for the sizes of
-        arrays only.
-    uses_all_records : bool
-        Whether every inner step reads every record, so that no batch is drawn.
-    sampling_rate : float or None
-        If n is private, the public probability that a record is in a batch.
-    """
-
-    mechanism: OptimizerMechanism
-    guarantee: Guarantee
-    noise_std: Pair
-    noise_unit: Pair
-    mean_scale: Pair | tuple[None, None]
-    batch_size: int
-    uses_all_records: bool
-    sampling_rate: float | None = None
-
-
-def _plan_replace_one(
-    manifold: Manifold,
-    n: int,
-    schedule: _Schedule,
-    clips: Pair,
-    dtype: np.dtype,
-    guarantee: Guarantee | None,
-    noise: Any,
-    batch_size: float | None,
-    sampling: str,
-) -> VarianceReducedPlan:
-    """Plan a run if the number of records is public and one record may be replaced.
-
-    If a guarantee is given, the noise follows from it; otherwise the guarantee follows
-    from the noise. The first number of a pair is for full gradients, the second for
-    inner steps.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people.
-    schedule : _Schedule
-        Numbers of epochs and inner steps, and the mean learning rate.
-    clips : pair of floats
-        The lengths to which gradients and differences are clipped.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
-    guarantee : Guarantee or None
-        The guarantee that the run must satisfy. None if `noise` is given.
-    noise : pair of floats, float, or None
-        The standard deviations of the noise on averages; used if there is no guarantee.
-    batch_size : int or None
-        The batch size of inner steps; ⌈√n⌉ by default.
-    sampling : {"poisson", "fixed-size"}
-        How batches are drawn.
-
-    Returns
-    -------
-    VarianceReducedPlan
-        The mechanism, its two noises, and its guarantee.
-    """
-    if batch_size is None:
-        batch_size = math.isqrt(n - 1) + 1
-    size = check_batch(batch_size, n, sampling)
-    # The full gradient is a sum over all records, the differences are over a batch.
-    full_clip, difference_clip = clips
-    charged_full_clip = accounting.rounded_clip(full_clip, manifold.dim, dtype, n, None)
-    charged_difference_clip = accounting.rounded_clip(
-        difference_clip, manifold.dim, dtype, n, size
-    )
-    charged_clips = (charged_full_clip, charged_difference_clip)
-
-    # The noise from the guarantee, or the guarantee from the noise.
-    n_epochs, inner_steps, mean_rate = schedule
-    if guarantee is not None:
-        noise_std = accounting.rsvrg_noise(
-            n,
-            n_epochs,
-            inner_steps,
-            size,
-            charged_clips,
-            guarantee,
-            sampling,
-            mean_rate,
-        )
-    else:
-        pair = (noise, noise) if isinstance(noise, Real) else noise
-        noise_std = _convert_pair("noise", pair)
-        guarantee = accounting.rsvrg_guarantee(
-            n, n_epochs, inner_steps, size, charged_clips, noise_std, sampling
-        )
-    full_noise, inner_noise = noise_std
-    mechanism = VarianceReducedMechanism(
-        statistic=ClippedGradient(manifold, charged_full_clip, n),
-        epochs=n_epochs,
-        inner_steps=inner_steps,
-        batch_size=size,
-        difference_clip=charged_difference_clip,
-        full_noise=full_noise,
-        inner_noise=inner_noise,
-        sampling=sampling,
-    )
-    return VarianceReducedPlan(
-        mechanism=mechanism,
-        guarantee=guarantee,
-        noise_std=noise_std,
-        noise_unit=noise_std,
-        mean_scale=(None, None),
-        batch_size=size,
-        uses_all_records=False,
-    )
-
-
-def _plan_add_remove(
-    manifold: Manifold,
-    n: int,
-    schedule: _Schedule,
-    clips: Pair,
-    dtype: np.dtype,
-    guarantee: Guarantee,
-    sampling_rate: float,
-    randomness: Randomness,
-) -> VarianceReducedPlan:
-    """Plan a run if n is private, because a record may be added or removed.
-
-    This function draws a noisy count of the records, which the guarantee pays for. The
-    first number of a pair is for full gradients, the second for inner steps.
-
-    Parameters
-    ----------
-    manifold : Manifold
-        The manifold on which the descent takes place.
-    n : int
-        The number of records, or of people: private.
-    schedule : _Schedule
-        Numbers of epochs and inner steps, and the mean learning rate.
-    clips : pair of floats
-        The lengths to which gradients and differences are clipped.
-    dtype : dtype
-        The precision of the iterates: its round-off is charged as sensitivity.
-    guarantee : Guarantee
-        The guarantee that the run must satisfy, for the adjacency add-remove.
-    sampling_rate : float
-        The public probability that a record is in a batch.
-    randomness : Randomness
-        The source of the noise of the count.
-
-    Returns
-    -------
-    VarianceReducedPlan
-        The mechanism, its two noises and its guarantee. Its `mean_scale` contains the
-        noisy count.
-    """
-    full_clip, difference_clip = clips
-    charged_full_clip = accounting.add_remove_clip(full_clip, manifold.dim, dtype)
-    charged_difference_clip = accounting.add_remove_clip(
-        difference_clip, manifold.dim, dtype
-    )
-    charged_clips = (charged_full_clip, charged_difference_clip)
-    n_epochs, inner_steps, mean_rate = schedule
-    noise_std, count_noise = accounting.add_remove_rsvrg_noise(
-        n_epochs, inner_steps, sampling_rate, charged_clips, guarantee, mean_rate
-    )
-    noisy_count = randomness.noisy_count(n, count_noise)
-    full_noise, inner_noise = noise_std
-    mechanism = AddRemoveVarianceReducedMechanism(
-        statistic=ClippedGradientSum(manifold, charged_full_clip),
-        epochs=n_epochs,
-        inner_steps=inner_steps,
-        rate=sampling_rate,
-        difference_clip=charged_difference_clip,
-        full_noise=full_noise,
-        inner_noise=inner_noise,
-        count_noise=count_noise,
-    )
-    return VarianceReducedPlan(
-        mechanism=mechanism,
-        guarantee=guarantee,
-        noise_std=noise_std,
-        noise_unit=(full_noise / full_clip, inner_noise / difference_clip),
-        mean_scale=(
-            full_clip / noisy_count,
-            difference_clip / (sampling_rate * noisy_count),
-        ),
-        batch_size=max(int(sampling_rate * n), 1),
-        uses_all_records=sampling_rate == 1 or not n,
-        sampling_rate=sampling_rate,
-    )
 
 
 class EpochResult(NamedTuple):
@@ -455,7 +210,7 @@ class EpochResult(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A plan of a variance-reduced descent, with the records and the randomness for it.
+    """A plan of a variance-reduced descent, with the records and random bits it needs.
 
     Attributes
     ----------
@@ -469,8 +224,8 @@ class _Run(NamedTuple):
         The noises, and how batches are drawn.
     sampling : {"poisson", "fixed-size"}
         How batches are drawn.
-    output : {"last", "random"}
-        Which iterate is returned: the last one, or a uniformly drawn one.
+    returns_random_iterate : bool
+        Whether a restart returns a uniformly drawn iterate, and not the last one.
     randomness : Randomness
         The source of the noise and the batches.
     """
@@ -480,22 +235,18 @@ class _Run(NamedTuple):
     clips: Pair
     plan: VarianceReducedPlan
     sampling: str
-    output: str
+    returns_random_iterate: bool
     randomness: Randomness
 
-    def descend(
-        self, start: Any, learning_rates: np.ndarray, is_recorded: np.ndarray
-    ) -> tuple[Any, np.ndarray | None]:
+    def descend(self, start: Any, schedule: Schedule) -> tuple[Any, np.ndarray | None]:
         """Run all restarts, each from the output of the one before.
 
         Parameters
         ----------
         start : array
             The first iterate.
-        learning_rates : array of shape (epochs, inner_steps)
-            The learning rate of each step; all restarts have the same.
-        is_recorded : array of booleans, shape (restarts, epochs, inner_steps)
-            Whether the objective is recorded after each step.
+        schedule : Schedule
+            The learning rate of each step, and whether it is recorded.
 
         Returns
         -------
@@ -504,37 +255,66 @@ class _Run(NamedTuple):
         history : array or None
             The recorded objectives, NOT private; None if no step is recorded.
         """
-        has_history = bool(is_recorded.any())
-        epochs, inner_steps = learning_rates.shape
+        has_history = bool(schedule.is_recorded.any())
         point = start
-        objectives = []
-        for restart_is_recorded in is_recorded:
-            # Option II of the paper returns the iterate before a step that is drawn
-            # here. It is drawn for option I too, so that both use the same random bits.
-            n_steps = epochs * inner_steps
-            (drawn_step,) = map(int, self.randomness.integers(n_steps, (1,)))
-            output_epoch, output_step = divmod(drawn_step, inner_steps)
-            random_iterate = point
+        objectives: list[Any] = []
+        for is_recorded in schedule.is_recorded:
+            point, epoch_objectives = self._run_restart(
+                point, schedule.learning_rates, is_recorded if has_history else None
+            )
+            objectives.extend(epoch_objectives)
 
-            for epoch in range(epochs):
-                is_output_epoch = self.output == "random" and epoch == output_epoch
-                epoch_result = self._run_epoch(
-                    point,
-                    learning_rates[epoch],
-                    restart_is_recorded[epoch] if has_history else None,
-                    keeps_path=is_output_epoch,
-                )
-                point = epoch_result.point
-                objectives.append(epoch_result.objectives)
-                if is_output_epoch:
-                    random_iterate = self.problem.manifold.project(
-                        epoch_result.path[output_step]
-                    )
-            if self.output == "random":
-                point = random_iterate
         if not has_history:
             return point, None
-        return point, loop.join_history(objectives, is_recorded)
+        return point, loop.join_history(objectives, schedule.is_recorded)
+
+    def _run_restart(
+        self, start: Any, learning_rates: np.ndarray, is_recorded: np.ndarray | None
+    ) -> tuple[Any, list[Any]]:
+        """Run all epochs once.
+
+        Called by `descend` for each restart.
+
+        Parameters
+        ----------
+        start : array
+            The first iterate.
+        learning_rates : array of shape (epochs, inner_steps)
+            The learning rate of each step.
+        is_recorded : array of shape (epochs, inner_steps), or None
+            Whether the objective is recorded after each step; None if it never is.
+
+        Returns
+        -------
+        point : array
+            The last iterate, or a uniformly drawn one.
+        objectives : list
+            The objectives of each epoch; None for each epoch if none is recorded.
+        """
+        # A random output is the iterate before a step that is drawn here. The step is
+        # drawn for the last iterate too, so that both options use the same random bits.
+        epochs, inner_steps = learning_rates.shape
+        (drawn_step,) = self.randomness.integers(epochs * inner_steps, (1,)).tolist()
+        output_epoch, output_step = divmod(drawn_step, inner_steps)
+
+        point = start
+        random_iterate = start
+        objectives = []
+        for epoch in range(epochs):
+            is_output_epoch = self.returns_random_iterate and epoch == output_epoch
+            epoch_result = self._run_epoch(
+                point,
+                learning_rates[epoch],
+                None if is_recorded is None else is_recorded[epoch],
+                keeps_path=is_output_epoch,
+            )
+            point = epoch_result.point
+            objectives.append(epoch_result.objectives)
+            if is_output_epoch:
+                random_iterate = self.problem.manifold.project(
+                    epoch_result.path[output_step]
+                )
+        return (random_iterate if self.returns_random_iterate else point), objectives
 
     def _run_epoch(
         self,
@@ -545,6 +325,8 @@ class _Run(NamedTuple):
         keeps_path: bool,
     ) -> EpochResult:
         """Draw the batches and the noise of one epoch, and run the epoch.
+
+        Called by `_run_restart` for each epoch.
 
         Parameters
         ----------
@@ -575,6 +357,8 @@ class _Run(NamedTuple):
                 self.sampling,
                 plan.sampling_rate,
             )
+
+        # The noise of the full gradient, then that of all inner steps.
         full_unit, inner_unit = plan.noise_unit
         (full_normal,) = self.randomness.normal(1, dim)
         full_noise = full_unit * full_normal
@@ -609,7 +393,7 @@ def run_epoch(
     is_recorded: Any,
     keeps_path: bool,
 ) -> EpochResult:
-    """Run one epoch, as one program that JAX compiles: a full gradient, then inner steps.
+    """Run one epoch as one compiled program: a full gradient, then inner steps.
 
     The first number of a pair is for the full gradient, the second for the inner steps.
 
@@ -646,26 +430,13 @@ def run_epoch(
     EpochResult
         The last iterate, the path to it if `keeps_path` is true, and the objectives.
     """
-    full_clip, difference_clip = clips
+    _, difference_clip = clips
     full_mean_scale, difference_mean_scale = mean_scales
     full_noise, inner_noise = noises
-
-    # The noisy gradient over all records at the anchor.
-    shared, per_step = split_batches(batches)
-    full_gradient = loop.noisy_gradient(
-        problem,
-        anchor,
-        data,
-        None,
-        len(data),
-        full_clip,
-        full_mean_scale,
-        full_noise,
+    full_gradient = _release_full_gradient(
+        problem, data, anchor, clips, full_mean_scale, full_noise
     )
-    # Differences of length at most C1 cannot balance a longer gradient at the anchor: the
-    # iterate would follow it for the rest of the epoch. The gradient has been released
-    # already, so that shortening it costs no privacy.
-    full_gradient = loop.clip_rows(full_gradient[None], difference_clip)[0]
+    shared, per_step = split_batches(batches)
 
     def step(w: Any, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any]:
         """Take one inner step from w.
@@ -675,28 +446,14 @@ def run_epoch(
         if the path is not asked for, and the objective after the step.
         """
         own_batch, rate, step_noise, records_objective = inputs
-
-        def differences(records: Any) -> Any:
-            """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w.
-
-            PT is parallel transport from the anchor to w, and f the loss of the record.
-            """
-            # Gradients at both points are computed by one call. Two calls would run at
-            # the same time, and two batched decompositions that share XLA's threads can
-            # wait for each other forever (seen on two cores).
-            points = jnp.stack([w, anchor])
-            at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
-            return at_w - problem.carry(anchor, w, at_anchor)
-
-        batch = None if own_batch is None else own_batch | shared
         mean_difference = loop.noisy_mean(
             data,
-            batch,
+            None if own_batch is None else own_batch | shared,
             size,
             difference_clip,
             difference_mean_scale,
             step_noise,
-            differences,
+            partial(_gradient_differences, problem, anchor, w),
         )
         gradient = mean_difference + problem.carry(anchor, w, full_gradient)
         end = loop.step_along(problem, w, rate, gradient)
@@ -708,33 +465,69 @@ def run_epoch(
     return EpochResult(problem.manifold.project(point), path, objectives)
 
 
-def _convert_pair(name: str, values: Any) -> Pair:
-    """Convert an argument to a pair of floats; check that both are positive and finite.
+def _release_full_gradient(
+    problem: Problem,
+    data: Any,
+    anchor: Any,
+    clips: tuple[Any, Any],
+    mean_scale: Any,
+    noise: Any,
+) -> Any:
+    """Return the noisy gradient over all records at the anchor, shortened to length C1.
+
+    Differences of length at most C1 cannot balance a longer gradient at the anchor: the
+    iterate would follow it for the rest of the epoch. The gradient has been released
+    already, so that shortening it costs no privacy.
 
     Parameters
     ----------
-    name : str
-        The argument's name, for the error message.
-    values : object
-        The argument of the user.
+    problem : Problem
+        The loss and its manifold.
+    data : array or Persons
+        All records, with or without their people.
+    anchor : array
+        The iterate at which the epoch begins.
+    clips : pair of floats
+        C0 and C1, the lengths to which gradients and differences are clipped.
+    mean_scale : float or None
+        None if n is public; otherwise C0 divided by a noisy number of records.
+    noise : array of shape (dim,)
+        The noise of the full gradient.
 
     Returns
     -------
-    first, second : float
-        The two numbers.
-
-    Raises
-    ------
-    ParameterError
-        If it is not such a pair.
+    array of shape (dim,)
+        The gradient, in coordinates at the anchor.
     """
-    try:
-        first, second = values
-    except (TypeError, ValueError):
-        raise ParameterError(
-            "must be a pair of positive numbers", parameter=name, value=values
-        ) from None
-    return (
-        _validate.length(f"{name}[0]", first),
-        _validate.length(f"{name}[1]", second),
+    full_clip, difference_clip = clips
+    full_gradient = loop.noisy_gradient(
+        problem, anchor, data, None, len(data), full_clip, mean_scale, noise
     )
+    return loop.clip_rows(full_gradient[None], difference_clip)[0]
+
+
+def _gradient_differences(problem: Problem, anchor: Any, w: Any, records: Any) -> Any:
+    """Return grad f(w) − PT grad f(anchor) of each record, in coordinates at w.
+
+    PT is parallel transport from the anchor to w, and f the loss of the record.
+
+    Parameters
+    ----------
+    problem : Problem
+        The loss and its manifold.
+    anchor, w : array of shape point_shape
+        The iterate at which the epoch began, and the current one.
+    records : array of shape (k, …)
+        The records of a block.
+
+    Returns
+    -------
+    array of shape (k, dim)
+        One row for each record.
+    """
+    # Gradients at both points are computed by one call. Two calls would run at the same
+    # time, and two batched decompositions that share XLA's threads can wait for each
+    # other forever (seen on two cores).
+    points = jnp.stack([w, anchor])
+    at_w, at_anchor = jax.vmap(problem.gradients, (0, None))(points, records)
+    return at_w - problem.carry(anchor, w, at_anchor)

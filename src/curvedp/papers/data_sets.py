@@ -190,14 +190,16 @@ def embed_tree(parents: list[int], length: float = 1.0) -> np.ndarray:
     children: list[list[int]] = [[] for _ in parents]
     for child, parent in enumerate(parents[1:], start=1):
         children[parent].append(child)
-    points = np.zeros(len(parents), dtype=complex)
+
     # A geodesic of this hyperbolic length from 0 ends at this Euclidean distance from 0.
     euclidean_length = math.tanh(length / 2)
+    points = np.zeros(len(parents), dtype=complex)
     for node in range(len(parents)):
         point = points[node]
         has_parent = node > 0
         n_edges = len(children[node]) + has_parent
-        # The directions of the edges are those at 0 after the node is moved there.
+
+        # Directions of edges are measured at 0, after an isometry has moved the node there.
         parent_direction = 0.0
         if has_parent:
             parent_direction = np.angle(_move_to_zero(points[parents[node]], point))

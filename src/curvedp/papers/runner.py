@@ -346,19 +346,8 @@ def _check(expectation: Mapping[str, Any], numbers: Any) -> Check:
     numbers : dict
         The numbers of the run, in nested dicts and lists.
     """
-    # The range in which the number must lie.
     found = number_at(numbers, expectation["figure"])
-    if "expected" in expectation:
-        value, tolerance = expectation["expected"], expectation["tolerance"]
-        low = value - tolerance
-        high = value + tolerance
-        expected = f"{value:.6g} ± {tolerance:.2g}"
-    else:
-        low = float(expectation.get("at_least", -math.inf))
-        high = float(expectation.get("at_most", math.inf))
-        limits = [("≥", low), ("≤", high)]
-        finite_limits = [f"{sign} {x:.6g}" for sign, x in limits if math.isfinite(x)]
-        expected = " and ".join(finite_limits)
+    expected = _expected_range(expectation)
 
     # Whether it agrees with the printed number.
     sd_or_path = expectation.get("sd", 0.0)
@@ -375,14 +364,44 @@ def _check(expectation: Mapping[str, Any], numbers: Any) -> Check:
     return Check(
         figure=expectation["figure"],
         found=found,
-        expected=expected,
-        holds=bool(low <= found <= high),
+        expected=expected.text,
+        holds=bool(expected.low <= found <= expected.high),
         printed=printed,
         sd=sd,
         agrees_with_print=agrees,
         note=expectation.get("note", ""),
         timing=bool(expectation.get("timing", False)),
     )
+
+
+class _ExpectedRange(NamedTuple):
+    """The range in which a number must lie, and the range as text."""
+
+    low: float
+    high: float
+    text: str
+
+
+def _expected_range(expectation: Mapping[str, Any]) -> _ExpectedRange:
+    """Return the range of an expectation: around a value, or between limits.
+
+    Parameters
+    ----------
+    expectation : mapping
+        An entry of `expected.json`, with "expected" and "tolerance", or with "at_least"
+        and "at_most".
+    """
+    if "expected" in expectation:
+        value = expectation["expected"]
+        tolerance = expectation["tolerance"]
+        text = f"{value:.6g} ± {tolerance:.2g}"
+        return _ExpectedRange(value - tolerance, value + tolerance, text)
+
+    low = float(expectation.get("at_least", -math.inf))
+    high = float(expectation.get("at_most", math.inf))
+    limits = [("≥", low), ("≤", high)]
+    finite_limits = [f"{sign} {x:.6g}" for sign, x in limits if math.isfinite(x)]
+    return _ExpectedRange(low, high, " and ".join(finite_limits))
 
 
 def number_at(figures: Any, path: str) -> float:
@@ -458,27 +477,13 @@ def command(
         print("\n".join(known))
         return
 
-    unknown = [name for name in names if name not in known and name != "all"]
-    if unknown:
-        complaint = f"no reproduction {', '.join(unknown)}"
-        raise ParameterError(f"{complaint}; there are: {', '.join(known)}, or all")
-    if not names:
-        raise ParameterError(
-            f"name what to reproduce; there are: {', '.join(known)}, or all"
-        )
-
-    requested = list(known) if "all" in names else list(dict.fromkeys(names))
-    form = "full" if full else "reduced"
     failures: list[str] = []
     missing: list[str] = []
     checks_by_name: dict[str, Any] = {}
-    for name in requested:
+    for name in _requested_names(names, known):
         reproduction = known[name]
         if console:
-            title, seconds = reproduction.title, reproduction.seconds[form]
-            console.print(
-                f"[bold]{name}[/]: {title} ({form} form, about {seconds:g} s)"
-            )
+            _announce(reproduction, full, console)
         try:
             outcome = run_reproduction(reproduction, Setting(full, data_dir), out)
         except (ParameterError, MissingExtra) as error:
@@ -487,11 +492,9 @@ def command(
             continue
 
         checks_by_name[name] = [check._asdict() for check in outcome.checks]
-        failures += [
-            f"{name}: {check.figure}"
-            for check in outcome.checks
-            if not check.holds and not check.timing
-        ]
+        for check in outcome.checks:
+            if not check.holds and not check.timing:
+                failures.append(f"{name}: {check.figure}")
         if console:
             console.print(_table(outcome.checks))
             files = ", ".join(str(file) for file in outcome.files)
@@ -502,6 +505,49 @@ def command(
         raise VerificationFailed("; ".join(failures))
     if missing:
         raise ParameterError("; ".join(missing))
+
+
+def _requested_names(names: list[str], known: Mapping[str, Reproduction]) -> list[str]:
+    """Return the names of the reproductions to run, each once.
+
+    Parameters
+    ----------
+    names : list of str
+        The names that the user gave, possibly "all".
+    known : mapping
+        All reproductions, by name.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, or none is given.
+    """
+    choices = f"there are: {', '.join(known)}, or all"
+    unknown = [name for name in names if name not in known and name != "all"]
+    if unknown:
+        raise ParameterError(f"no reproduction {', '.join(unknown)}; {choices}")
+    if not names:
+        raise ParameterError(f"name what to reproduce; {choices}")
+    return list(known) if "all" in names else list(dict.fromkeys(names))
+
+
+def _announce(reproduction: Reproduction, full: bool, console: Console) -> None:
+    """Print which reproduction is run next, and about how long it takes.
+
+    Parameters
+    ----------
+    reproduction : Reproduction
+        The figure or table.
+    full : bool
+        Whether the full form is run.
+    console : Console
+        Where to print.
+    """
+    form = "full" if full else "reduced"
+    console.print(
+        f"[bold]{reproduction.name}[/]: {reproduction.title} ({form} form, about "
+        f"{reproduction.seconds[form]:g} s)"
+    )
 
 
 def _table(checks: list[Check]) -> Table:

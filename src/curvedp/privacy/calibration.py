@@ -13,23 +13,25 @@ and does not. So the answer does not depend on the course of the search, and a s
 target never gets less noise.
 
 The search itself evaluates cheap functions first: a lower bound on the cost
-(`_cost_lower_bound`), or an estimate of it by one quadrature (`_cost_estimate`).
+(`cost_lower_bound`), or an estimate of it by one quadrature (`cost_estimate`).
 """
 
 import math
 from collections.abc import Callable
 from functools import cache, cached_property
 
-import numpy as np
-import scipy
-
 from curvedp import _validate
 from curvedp.errors import NotIntegrable, ParameterError, UnattainableGuarantee
-from curvedp.numerics.directed_rounding import round_up
 from curvedp.privacy.guarantees.base import Guarantee
 from curvedp.privacy.guarantees.definitions import GDP, ZCDP, ApproxDP, PureDP
-from curvedp.privacy.guarantees.gaussian import gdp_mu_below
-from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
+from curvedp.privacy.profiles.base import PrivacyProfile
+from curvedp.privacy.scale_cost import (
+    cost_at_floor,
+    cost_estimate,
+    cost_lower_bound,
+    exact_cost,
+    log_excess,
+)
 
 # The profile of the noise at a given scale.
 ProfileAt = Callable[[float], PrivacyProfile]
@@ -40,12 +42,8 @@ Excess = Callable[[float], float]
 _LATTICE_BITS = 40
 _LATTICE_BITS_OF_ZCDP = 30  # ρ is a supremum over orders, computed to 1e-10
 _LATTICE_BITS_OF_PRODUCTS = 22  # a supremum over splits, computed to 1e-7
-# Orders α at which D_α/α gives a lower bound on ρ. It is mostly largest at order 1.
-_RHO_ORDERS = (1.0, 2.0, 8.0, 64.0)
-# The excess of a profile whose cost is 0: about log of the smallest positive double. A
-# scale with an excess of −600 or less is far larger than needed, and its excess is no
-# help in a search for the root.
-_EXCESS_AT_ZERO_COST = -700.0
+# A scale with an excess of −600 or less is far larger than needed: its cost is 0 in
+# floats, and its excess is no help in a search for the root.
 _EXCESS_FAR_BELOW_TARGET = -600
 # The longest step of the secant method in log scale (a factor of e³ = 20 in the scale),
 # and the largest number of its steps. It usually takes 4 to 8.
@@ -55,12 +53,6 @@ _MAX_SECANT_STEPS = 40
 _STEP_BACK = 0.7
 # The relative width of the bracket at which `_ScaleSearch._bisect` ends.
 _BISECTION_WIDTH = 2.0**-38
-# δ = 0 has no logarithm; this number stands for it. It is below log of every double.
-_LOG_OF_ZERO = -1e300
-# δ's from 1 on are replaced by the largest double below 1 before a μ is computed.
-_LARGEST_BELOW_ONE = 1 - 2.0**-53
-# The excess of a missed target is at least this, whatever its rounding.
-_SMALLEST_POSITIVE_EXCESS = 1e-16
 # No scale is tried below the first or above the second of these.
 _SMALLEST_SCALE = 1e-290
 _LARGEST_SCALE = 1e100
@@ -194,7 +186,7 @@ class _ScaleSearch:
         self.target = target
         self.start = _scale_where_noise_exists(profile_at, target, sensitivity)
         self.profile = profile_at(self.start)
-        self.floor = _cost_at_floor(self.profile, target)
+        self.floor = cost_at_floor(self.profile, target)
         # Whether an (ε, δ) target is compared by its δ instead of a μ.
         self.compares_deltas = (
             isinstance(target, ApproxDP) and self.profile.delta_vanishes_at_finite_scale
@@ -268,7 +260,7 @@ class _ScaleSearch:
 
         At a scale it returns log(cost/allowed cost).
         """
-        return self._excess_function(_cost)
+        return self._excess_function(exact_cost)
 
     @cached_property
     def excess_lower_bound(self) -> Excess:
@@ -277,7 +269,7 @@ class _ScaleSearch:
         A scale at which it is positive misses the target.
         """
         if self.bits < _LATTICE_BITS or isinstance(self.target, GDP):
-            return self._excess_function(_cost_lower_bound)
+            return self._excess_function(cost_lower_bound)
         return self.exact_excess
 
     @property
@@ -341,7 +333,7 @@ class _ScaleSearch:
         """
         excess = self.excess_lower_bound
         if self.has_estimate:
-            excess = self._excess_function(_cost_estimate)
+            excess = self._excess_function(cost_estimate)
 
         if self.compares_deltas:
             guess = self._secant_below_cap(excess)
@@ -514,8 +506,8 @@ class _ScaleSearch:
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
-        It is called if the secant method fails. That happens if the excess jumps, or if
-        the noise exists up to some scale only.
+        Used if the secant method fails. That happens if the excess jumps, or if the
+        noise exists up to some scale only.
 
         `low` misses the target and `high` meets it or is infinite, at every step.
 
@@ -612,13 +604,9 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
             return None
 
         # Far too large: go back, and look again from there.
-        is_far_too_large = value <= _EXCESS_FAR_BELOW_TARGET
-        if is_far_too_large:
+        if value <= _EXCESS_FAR_BELOW_TARGET:
             smallest_x_too_large = min(x, smallest_x_too_large)
-            if math.isfinite(last_good_x):
-                x = (x + last_good_x) / 2
-            else:
-                x = x - _STEP_BACK
+            x = _point_further_back(x, last_good_x)
             value = function(x)
             continue
 
@@ -643,193 +631,24 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
     return None
 
 
-# ---- the cost of a profile, in the definition of the target (μ, ρ, δ at its ε, …)
-
-
-def _cost(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return the parameter of a profile in the target's definition; rounded up.
-
-    This number decides: the target is met if it is at most the target's own parameter.
+def _point_further_back(x: float, last_good_x: float) -> float:
+    """Return where `secant_root` goes on after a point that is far too large.
 
     Parameters
     ----------
-    profile : PrivacyProfile
-        The privacy profile of the noise at one scale.
-    target : Guarantee
-        The guarantee whose definition of privacy is used.
+    x : float
+        The point.
+    last_good_x : float
+        The last point that was not too large; NaN if there was none.
 
     Returns
     -------
     float
-        The smallest μ, ρ or order-dependent ε that the profile satisfies, or its δ at
-        the ε of the target.
+        Halfway between the two, or one step before x.
     """
-    return target.parameter_of(profile.guarantee)
-
-
-def _cost_lower_bound(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return a quick lower bound on the cost of a profile.
-
-    The cost is the profile's parameter in the target's definition of privacy, a
-    supremum that takes long to compute. The bound is the maximum over a part of the
-    cases. On a product of spaces, these are the changes of a record within one factor;
-    for zCDP, a few Rényi orders; for GDP, the ε in the table of the privacy loss. The
-    result is rounded up in the same way as `_cost`.
-
-    It must never exceed `_cost`, or a scale that meets the target would be passed over.
-
-    Parameters
-    ----------
-    profile : PrivacyProfile
-        The privacy profile of the noise at one scale.
-    target : Guarantee
-        The guarantee whose definition of privacy is used.
-
-    Returns
-    -------
-    float
-        At most `_cost(profile, target)`, in the same parameter.
-    """
-    profiles_of_factors = profile.extreme_splits
-    if len(profiles_of_factors) > 1:
-        return max(
-            _cost_lower_bound(factor_profile, target)
-            for factor_profile in profiles_of_factors
-        )
-    if isinstance(target, ZCDP):
-        # ρ is the supremum of D_α/α over all orders α.
-        ratios = [profile.renyi(order) / order for order in _RHO_ORDERS]
-        return float(round_up(max(ratios), RELATIVE_ERROR))
-    if isinstance(target, GDP) and profile.tabulated_mu is not None:
-        return float(round_up(profile.tabulated_mu, 2 * RELATIVE_ERROR))
-    return _cost(profile, target)
-
-
-def _cost_estimate(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return a quick estimate of the μ, or of the δ, of a profile, by one integral.
-
-    For an (ε, δ) target it is δ(ε), integrated with few quadrature nodes. For GDP it is
-    the μ that is needed at ε = 0: the solution of P₁(L <= 0) = Φ(−μ/2), where L is the
-    privacy loss, P₁ the output distribution on the first of two neighboring data sets,
-    and Φ the normal distribution function. This μ is exact for Gaussian noise on flat
-    space, and mostly close for other noise.
-
-    Parameters
-    ----------
-    profile : PrivacyProfile
-        The privacy profile of the noise at one scale; it must have a `quadrature_law`.
-    target : GDP or ApproxDP
-        The guarantee whose definition of privacy is used.
-
-    Returns
-    -------
-    float
-        An approximation of `_cost(profile, target)`, above or below it.
-    """
-    law = profile.quadrature_law
-    assert law is not None
-    if isinstance(target, GDP):
-        _, log_lower_tail = law.log_tails(np.zeros(1))
-        # `ndtri_exp` inverts log Φ.
-        mu = -2 * float(scipy.special.ndtri_exp(log_lower_tail[0]))
-        return float(round_up(mu, 2 * RELATIVE_ERROR))
-    assert isinstance(target, ApproxDP)  # no other target is estimated
-    return float(round_up(law.delta(target.eps), RELATIVE_ERROR))
-
-
-def _cost_at_floor(profile: PrivacyProfile, target: Guarantee) -> float:
-    """Return the cost that remains for arbitrarily much noise: the floor.
-
-    The cost is the parameter of the profile in the target's definition of privacy. On
-    hyperbolic spaces, a part of the privacy loss remains however much noise is added. A
-    target below the floor is refused.
-
-    Parameters
-    ----------
-    profile : PrivacyProfile
-        The privacy profile of the noise at any scale.
-    target : Guarantee
-        The guarantee whose definition of privacy is used.
-
-    Returns
-    -------
-    float
-        The floor; 0 if enough noise makes the cost arbitrarily small.
-    """
-    if profile.floor is None:
-        return 0.0
-    return _cost(profile.floor, target)
-
-
-def log_excess(
-    target: Guarantee, cost: float, floor: float, compares_deltas: bool = False
-) -> float:
-    """Return how far a noise scale misses a target, as a logarithm.
-
-    It is log((cost − floor)/(allowed − floor)), with the numbers defined below, and is
-    <= 0 exactly if cost <= allowed, in spite of rounding. As a function of the
-    logarithm of the scale it is nearly linear, which makes root searches fast.
-
-    The sign must agree with cost <= allowed; the size only steers searches.
-    tests/privacy/test_calibrate.py checks both.
-
-    Parameters
-    ----------
-    target : Guarantee
-        The guarantee that must be met. Its parameter (such as μ, or δ at its ε) is the
-        allowed cost.
-    cost : float
-        The parameter, in the same definition of privacy, of the noise at this scale.
-    floor : float
-        The cost that remains for arbitrarily much noise.
-    compares_deltas : bool
-        This only matters for (ε, δ) targets. True: the three numbers are compared as
-        δ's. False: each δ is first replaced by a μ. It is the μ for which μ-GDP has
-        this δ at the target's ε, approximately (`gdp_mu_below`).
-
-    Returns
-    -------
-    float
-        The logarithm. It is infinite if the cost is infinite. It is −700 if the cost
-        is at most the floor, and the floor is below the allowed cost.
-
-    Raises
-    ------
-    ParameterError
-        If `cost` is negative or not a number: floats cannot resolve such a target.
-    """
-    # The target is a guarantee with a parameter of its own: the allowed cost.
-    allowed = target.parameter_of(target)
-
-    # Written with `not`, so that NaN is refused.
-    if not cost >= 0:
-        raise ParameterError(
-            f"{target!r} lies beyond what doubles resolve: "
-            f"its cost came out as {cost!r}"
-        )
-    is_met = cost <= allowed
-
-    # Replace each δ by a μ. The logarithm of μ is nearly linear in that of the scale,
-    # and the logarithm of δ is not.
-    if isinstance(target, ApproxDP) and not compares_deltas:
-        log_deltas = [
-            math.log(min(delta, _LARGEST_BELOW_ONE)) if delta > 0 else _LOG_OF_ZERO
-            for delta in (cost, allowed, floor)
-        ]
-        cost, allowed, floor = gdp_mu_below(target.eps, np.array(log_deltas)).tolist()
-
-    # The logarithm, relative to the floor if the target is above it.
-    if math.isinf(cost):
-        return math.inf
-    if cost <= floor < allowed:
-        return _EXCESS_AT_ZERO_COST
-    if allowed > floor:
-        excess = math.log((cost - floor) / (allowed - floor))
-    else:
-        excess = math.log(cost / allowed)
-
-    # Rounding must not change the sign.
-    return min(excess, 0.0) if is_met else max(excess, _SMALLEST_POSITIVE_EXCESS)
+    if math.isnan(last_good_x):
+        return x - _STEP_BACK
+    return (x + last_good_x) / 2
 
 
 # ---- where a search can start, and the error if no search can succeed
@@ -892,7 +711,7 @@ def _refuse_if_unattainable(profile: PrivacyProfile, target: Guarantee) -> None:
         raise _unattainable(profile, target)
     if profile.floor is not None:
         allowed_cost = target.parameter_of(target)
-        if not _cost_at_floor(profile, target) < allowed_cost:
+        if not cost_at_floor(profile, target) < allowed_cost:
             raise _unattainable(profile, target)
 
 
@@ -927,7 +746,7 @@ def _unattainable(profile: PrivacyProfile, target: Guarantee) -> UnattainableGua
             "use the mechanism tangent-laplace"
         )
     if profile.floor is not None:
-        floor = _cost_at_floor(profile, target)
+        floor = cost_at_floor(profile, target)
         sensitivity = profile.sensitivity  # type: ignore[attr-defined]
         return UnattainableGuarantee(
             f"{target_name} is below the floor {target.symbol}={floor:.4g} of {noise} "

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curvedp import _lazy, _validate
 from curvedp.errors import ParameterError
@@ -35,6 +36,7 @@ _ORDINARY_RANGE = (1e-100, 1e100)
 # points only make the bound tighter.
 _TRADEOFF_EPS = np.geomspace(1e-4, 50.0, 400)
 _LARGEST_FLOAT = float(np.finfo(np.float64).max)
+_UPPER_END_FACTOR = 16  # by which an upper bound on ε is enlarged in a search
 _SMALLEST_POSITIVE = 5e-324  # the smallest positive double
 
 
@@ -264,9 +266,9 @@ class PrivacyCurve:
             Lower bounds on β, of the shape of `alpha`; they may be negative.
         """
         eps, delta = self._tradeoff_support_points()
-        alpha = alpha[..., None]
-        steep_lines = 1 - delta - np.exp(eps) * alpha
-        shallow_lines = np.exp(-eps) * (1 - delta - alpha)
+        alpha_column = alpha[..., None]  # the last axis is for the lines
+        steep_lines = 1 - delta - np.exp(eps) * alpha_column
+        shallow_lines = np.exp(-eps) * (1 - delta - alpha_column)
         return np.max(np.maximum(steep_lines, shallow_lines), axis=-1)
 
     def _tradeoff_support_points(self) -> tuple[Array, Array]:
@@ -285,8 +287,8 @@ class PrivacyCurve:
     def delta_upper_bound(self, eps: Array) -> Array:
         """Return δ(ε), or an upper bound on it that is cheaper to compute.
 
-        It is called when several guarantees are composed, at many ε at once. If δ(ε) is
-        not the same for removing and for adding a record, it is the one for removing.
+        Used to compose several guarantees, at many ε at once. If δ(ε) is not the same
+        for removing and for adding a record, it is the one for removing.
 
         Parameters
         ----------
@@ -383,17 +385,25 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
         excess = np.where(value <= delta, at_most_zero, above_zero)
         return np.asarray(excess, np.float64)
 
-    # Each element has an interval (low, high) of its own.
+    def is_large_enough(eps: Array) -> NDArray[np.bool_]:
+        """Return where δ(ε) <= delta."""
+        return log_excess(eps) <= 0
+
+    # Each element has an interval (low, high) of its own. Enlarge the upper ends.
     low = np.zeros(delta.shape)
     high = np.ones(delta.shape)
-    while np.any(is_too_small := log_excess(high) > 0):
-        larger = 16 * np.minimum(high, _LARGEST_FLOAT / 16)
-        low = np.where(is_too_small, high, low)
-        high = np.where(is_too_small, larger, high)
+    is_enclosed = is_large_enough(high)
+    while not np.all(is_enclosed):
+        larger = _UPPER_END_FACTOR * np.minimum(
+            high, _LARGEST_FLOAT / _UPPER_END_FACTOR
+        )
+        low = np.where(is_enclosed, low, high)
+        high = np.where(is_enclosed, high, larger)
+        is_enclosed = is_large_enough(high)
 
     # Close in on the sign change, and end at two neighboring floats.
     low, high = bracket_sign_change(log_excess, low, high)
-    return bisect_floats(lambda eps: log_excess(eps) <= 0, low, high)
+    return bisect_floats(is_large_enough, low, high)
 
 
 def _evaluate_checked(

@@ -202,8 +202,9 @@ def rsgd_guarantee(
     """Return the guarantee of gradient descent with noisy gradients of random batches.
 
     Each step clips the gradients of a random batch to the norm C, and releases their
-    average with added Gaussian noise. That no one knows which records are in a batch
-    makes a step more private (Theorem C4, docs/theory/accounting.md).
+    average with added Gaussian noise. A step is more private than one over known
+    records, because no one knows which records are in a batch (Theorem C4,
+    docs/theory/accounting.md).
 
     Parameters
     ----------
@@ -323,12 +324,19 @@ def rsvrg_guarantee(
     Guarantee
         The composition of full gradients and differences.
     """
-    full_gradients = rgd_guarantee(n, epochs, clip[0], noise[0])
+    full_clip, difference_clip = clip
+    full_noise, difference_noise = noise
+    full_gradients = rgd_guarantee(n, epochs, full_clip, full_noise)
+
     steps = epochs * inner_steps
     if known:
-        differences: Guarantee = rgd_guarantee(batch_size, steps, clip[1], noise[1])
+        differences: Guarantee = rgd_guarantee(
+            batch_size, steps, difference_clip, difference_noise
+        )
     else:
-        differences = rsgd_guarantee(n, steps, batch_size, clip[1], noise[1], sampling)
+        differences = rsgd_guarantee(
+            n, steps, batch_size, difference_clip, difference_noise, sampling
+        )
     return compose(full_gradients, differences)
 
 
@@ -378,9 +386,11 @@ def rsvrg_noise(
         mean of differences.
     """
     # How much one record adds to a mean, at most. A record is rarely in a random batch.
-    full_shift = clip[0] / n
+    full_clip, difference_clip = clip
     gains_from_sampling = isinstance(guarantee, ApproxDP)
-    difference_shift = clip[1] / (n if gains_from_sampling else batch_size)
+    effective_batch_size = n if gains_from_sampling else batch_size
+    full_shift = full_clip / n
+    difference_shift = difference_clip / effective_batch_size
 
     # The two noises up to a common factor.
     full_weight, difference_weight = _positive_error_weights(inner_steps, rate)
@@ -652,13 +662,15 @@ def add_remove_rsvrg_guarantee(
     Guarantee
         The composition, for the adjacency 'add-remove'.
     """
-    noise_multiplier = round_down(noise[0] / clip[0], NINE_ROUNDINGS)
+    full_clip, difference_clip = clip
+    full_noise, difference_noise = noise
+    noise_multiplier = round_down(full_noise / full_clip, NINE_ROUNDINGS)
     all_records = 1.0  # the sampling rate
     full_gradients = subsampled_gaussian(
         noise_multiplier, all_records, epochs, adjacency="add-remove"
     )
     differences_and_count = add_remove_guarantee(
-        epochs * inner_steps, rate, clip[1], noise[1], count_noise
+        epochs * inner_steps, rate, difference_clip, difference_noise, count_noise
     )
     return compose(full_gradients, differences_and_count)
 
@@ -703,20 +715,22 @@ def add_remove_rsvrg_noise(
         The standard deviation of the noise on the count.
     """
     # Only (ε, δ)-DP gains from the random choice of batches.
+    full_clip, difference_clip = clip
     effective_rate = rate if isinstance(guarantee, ApproxDP) else 1.0
 
     # The two noises up to a common factor.
     full_weight, difference_weight = _positive_error_weights(inner_steps, step)
-    full_noise = math.sqrt(clip[0] / math.sqrt(full_weight))
+    full_noise = math.sqrt(full_clip / math.sqrt(full_weight))
+    effective_clip = effective_rate * difference_clip
     difference_noise = math.sqrt(
-        effective_rate * clip[1] * math.sqrt(inner_steps / difference_weight) * rate
+        effective_clip * math.sqrt(inner_steps / difference_weight) * rate
     )
 
     # Known batches: the factor has a closed form.
     if effective_rate == 1 or not isinstance(guarantee, ApproxDP):
         unit_noise, count_noise = _known_batch_noises(guarantee)
-        full_term = (clip[0] / full_noise) ** 2
-        difference_term = inner_steps * (clip[1] / difference_noise) ** 2
+        full_term = (full_clip / full_noise) ** 2
+        difference_term = inner_steps * (difference_clip / difference_noise) ** 2
         squared_mu = epochs * (full_term + difference_term)
         factor = round_up(
             unit_noise * math.sqrt(squared_mu / (1 - _COUNT_SHARE)), NINETY_ROUNDINGS
@@ -733,7 +747,7 @@ def add_remove_rsvrg_noise(
             epochs, inner_steps, rate, clip, noise, count_noise
         )
 
-    first_guess = clip[0] * math.sqrt(epochs) / full_noise
+    first_guess = full_clip * math.sqrt(epochs) / full_noise
     factor = smallest_scale_meeting(
         guarantee_at, guarantee, first_guess, _SEARCH_TOLERANCE
     )

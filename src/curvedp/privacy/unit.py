@@ -19,8 +19,8 @@ class PrivacyUnit(StrEnum):
     Attributes
     ----------
     RECORD
-        One record with everything that belongs to it, such as its label. A person with
-        k records is protected k times less.
+        One record with everything that belongs to it, such as its label. For a person with
+        k records, the μ of GDP and the ε of pure DP are up to k times as large.
     PERSON
         One person with all their records, however many.
     RECORD_IN_CLASS, PERSON_IN_CLASS

@@ -43,7 +43,7 @@ EPOCH_DISTANCE = math.ldexp((_KEYSTREAM_BYTES // _BLOCK_BYTES) ** 2, -129)
 _NUMBERS_PER_BLOCK = 4096
 _EPOCHS_PER_BLOCK = 512
 
-# Leading zero bits after which a full-precision uniform is not made smaller: 2^-1000 is
+# The most leading zero bits of a full-precision uniform, which is then about 2^-1000:
 # still a normal float64.
 _MAX_LEADING_ZEROS = 960
 
@@ -94,16 +94,16 @@ class Source(ABC):
     def refresh(self) -> None:  # noqa: B027  (a source without a key has nothing to mix into)
         """Mix in fresh entropy; called once before every release.
 
-        Whatever is drawn afterwards shares nothing with an older image of this process.
+        What is drawn afterwards cannot be computed from an older image of this process.
         """
 
     def child(self) -> "Source":
         """Return the source of the later bits of one real number.
 
-        Exact samplers draw a real number's first bits, and later ones only where a
-        comparison needs them. A replayable source may give each real number a stream of
-        its own for these, so that the bits of one do not depend on how many another
-        has needed.
+        Exact samplers draw a real number's first bits, and later bits only if a
+        comparison needs them. A replayable source may return a separate stream for each
+        real number. Then its later bits do not depend on how many bits other numbers
+        have needed.
 
         Returns
         -------
@@ -172,18 +172,19 @@ class Source(ABC):
         cells = (self.words(size) >> np.uint64(12)).astype(np.float64)
         if not full_precision:
             return (cells + 0.5) * 2.0**-52
-        # A real uniform has k leading zero bits with probability 2^-(k+1); its next 52
-        # bits are uniform.
+
+        # A real uniform has k leading zero bits with probability 2^-(k+1). Then follow a
+        # one and uniform bits, of which 52 are used.
         mantissa = 1.0 + (cells + 0.5) * 2.0**-52
         values = np.ldexp(mantissa, -1 - self._leading_zeros(cells.shape))
         # The largest float below 1, where rounding would give 1.
         return np.asarray(values.clip(max=1 - 2.0**-53))
 
     def _leading_zeros(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return how many leading zero bits independent uniform bit strings have.
+        """Draw the numbers of leading zero bits of independent uniform reals.
 
-        A uniform real with k leading zero bits lies between 2^-(k+1) and 2^-k, so that
-        these numbers are the exponents of full-precision uniforms.
+        A uniform real with k leading zero bits lies between 2^-(k+1) and 2^-k. So these
+        numbers are the exponents of full-precision uniforms.
 
         Parameters
         ----------
@@ -193,16 +194,16 @@ class Source(ABC):
         Returns
         -------
         array of int64
-            The number k with probability 2^-(k+1). Strings are followed to about 960
-            zero bits, which no one will ever see.
+            Each is k with probability 2^-(k+1). The search ends at about 960 zero bits,
+            which never occur in practice.
         """
         zeros = np.zeros(shape, dtype=np.int64)
-        # Bit strings that have been zero so far.
-        is_open = np.ones(shape, dtype=bool)
-        while is_open.any() and zeros.max() < _MAX_LEADING_ZEROS:
-            word_zeros = _leading_zeros_of_words(self.words(int(is_open.sum())))
-            zeros[is_open] += word_zeros
-            is_open[is_open] = word_zeros == 64
+        is_zero_so_far = np.ones(shape, dtype=bool)
+        while is_zero_so_far.any() and zeros.max() < _MAX_LEADING_ZEROS:
+            next_words = self.words(int(is_zero_so_far.sum()))
+            word_zeros = _leading_zeros_of_words(next_words)
+            zeros[is_zero_so_far] += word_zeros
+            is_zero_so_far[is_zero_so_far] = word_zeros == 64
         return zeros
 
     def normal(self, size: int | tuple[int, ...]) -> np.ndarray:
@@ -230,6 +231,8 @@ class Source(ABC):
 
 def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
     """Return the number of leading zero bits of each 64-bit word.
+
+    Called by `Source._leading_zeros`, which draws the exponents of floats.
 
     Each half is converted to float64 exactly. A conversion of the whole word could
     round 2^53 − 1 up, which would cost a bit.
@@ -291,6 +294,8 @@ class SecureSource(Source):
     def _take_stream(self) -> "_KeyStream":
         """Take a keystream out of the list of idle ones, or make a new one.
 
+        Called for every draw of bytes.
+
         Returns
         -------
         _KeyStream
@@ -335,9 +340,9 @@ class SecureSource(Source):
         self._idle[:] = [stream]
 
     def _refuse_to_copy(self, *_: Any) -> NoReturn:
-        """Raise, because a copy would give the same bits again.
+        """Raise an error, because a copy would give the same bits again.
 
-        It stands in for every method by which Python copies or pickles an object.
+        This method replaces all methods by which Python copies or pickles an object.
 
         Raises
         ------
@@ -388,9 +393,9 @@ class _KeyStream:
         self.rekey()
 
     def rekey(self) -> None:
-        """Add a new key to the old one bit by bit, and erase the rest of the stream.
+        """Mix a new key of the operating system into the key, and erase the buffer.
 
-        The sum (exclusive or) is uniform if either key is.
+        The exclusive or of two independent keys is uniform if either of them is.
         """
         old_key = int.from_bytes(self.key, "little")
         new_key = int.from_bytes(os.urandom(_KEY_BYTES), "little")
@@ -401,7 +406,7 @@ class _KeyStream:
     def take(self, n: int) -> bytes:
         """Return the next n bytes of the stream, and erase them here.
 
-        Starts new epochs, each with a new key, as often as the bytes need.
+        Starts as many new epochs, each with a new key, as n bytes need.
 
         Parameters
         ----------
@@ -533,7 +538,9 @@ class GeneratorSource(Source):
 
 
 def check_source(source: Any) -> Source:
-    """Return the source to draw from; to be called before any budget is spent.
+    """Return the source of random bits that a release draws from.
+
+    Called before any budget is spent, so that a wrong argument costs nothing.
 
     Parameters
     ----------
@@ -543,7 +550,7 @@ def check_source(source: Any) -> Source:
     Returns
     -------
     Source
-        The source that was given, or the new one.
+        The argument itself, or the new source.
 
     Raises
     ------
@@ -565,22 +572,23 @@ class Allowance:
     """A public limit on the random bytes of an exact draw, and the τ that follows.
 
     τ bounds the total variation between the drawn bits and uniform ones. It is part of
-    the slack of a release, whose δ(ε) is raised by (1 + e^ε)·slack. An *epoch* is the
-    16 KiB that the source makes with one key; its total variation is at most 2^-109.
+    the slack of a release, which raises δ(ε) by (1 + e^ε)·slack.
 
-    How many bytes a draw uses depends on the footpoint (digits are asked for until the
-    cell is certain) and on luck (trials). A τ counted from them would tell about the
-    data, so τ is computed from a limit that depends on public numbers:
+    The number of bytes that a draw uses depends on the footpoint, because digits are
+    drawn until the rounding is certain, and on the number of trials. A τ computed from
+    it would reveal something about the data. So τ is computed from a limit that depends
+    on public numbers. The limit counts epochs: an epoch is the 16 KiB that the source
+    makes with one key, and its total variation is at most 2^-109.
 
-    - A draw of up to 4096 numbers is allowed 512 epochs of the source, hence
-      τ = 512·2^-109 = 2^-100. More numbers, or fewer accepted trials, are allowed
-      proportionally more.
-    - Half of the epochs is for those that are open in other threads.
-    - The other half is 4 MiB. It has room for 4096 bits of each of 4096 numbers, more
-      than float64 footpoints and the finest grid need, or for 90 times the expected
+    - A draw of up to 4096 numbers may use 512 epochs, so that τ = 512·2^-109 = 2^-100.
+      For more numbers, or if fewer trials are accepted, the limit is proportionally
+      higher.
+    - Half of the epochs may be open in other threads.
+    - The other half has 4 MiB. This is enough for 4096 bits of each of 4096 numbers,
+      more than float64 footpoints and the finest grid need, or for 90 times the expected
       number of trials at 64 bits.
-    - A draw that used more would be outside its τ and is not released. That is less
-      likely than 2^-100.
+    - A draw that uses more than its limit is not released. That is less likely than
+      2^-100.
 
     Parameters
     ----------
@@ -593,10 +601,10 @@ class Allowance:
     def __init__(self, numbers: int, acceptance: float = 1.0) -> None:
         """Compute the limit in blocks of 512 epochs, and start to count at 0."""
         self._blocks = math.ceil(numbers / (_NUMBERS_PER_BLOCK * acceptance))
-        self._meter = _ByteCounter()
+        self._counter = _ByteCounter()
 
     def meter(self, source: Source) -> Source:
-        """Return the same source, from which every drawn byte is counted here.
+        """Return a source of the same bytes that counts every byte drawn from it.
 
         Parameters
         ----------
@@ -606,10 +614,9 @@ class Allowance:
         Returns
         -------
         Source
-            A source with the same bytes. It must be used for the whole draw, and `tau`
-            be called after it.
+            The source to use for the whole draw. Call `tau` after the draw.
         """
-        return _MeteredSource(source, self._meter)
+        return _MeteredSource(source, self._counter)
 
     def tau(self) -> float:
         """Return τ, the public bound on the total variation of the drawn bits.
@@ -626,7 +633,7 @@ class Allowance:
             If the draw used more bytes than it is allowed.
         """
         max_bytes = self._blocks * (_EPOCHS_PER_BLOCK // 2) * EPOCH_BYTES
-        if self._meter.n_bytes > max_bytes:
+        if self._counter.n_bytes > max_bytes:
             raise NotResolved(
                 "a draw used more random bytes than its public bound allows; nothing "
                 "is released"
@@ -646,14 +653,14 @@ class _MeteredSource(Source):
     """A source that counts the bytes drawn from it and from its children."""
 
     def __init__(self, source: Source, counter: _ByteCounter) -> None:
-        """Wrap a source, under whose name certificates list what is drawn here.
+        """Wrap a source; certificates show the name of the wrapped source.
 
         Parameters
         ----------
         source : Source
             The source of the bytes.
         counter : _ByteCounter
-            Their number is added to it.
+            Counts the bytes.
         """
         self.name = source.name
         self.is_cryptographic = source.is_cryptographic

@@ -1,9 +1,9 @@
-"""Random real numbers, uniform or normal, of which digits are drawn as they are needed.
-A *ball* is a midpoint with an error bound: it contains the number, whose further bits
-may not have been drawn yet. More precision appends bits to the same number.
+"""Random real numbers, uniform or normal, whose digits are drawn only when needed. A
+*ball* is a midpoint with an error bound: it contains the number, whose further bits may
+not have been drawn yet. A request for more precision appends bits to the same number.
 
-So an undecided comparison or rounding is settled by the same random number and not by a
-fresh one. The exact samplers of `curvedp.laws.exact` are built on these.
+So an undecided comparison or rounding is settled by the same random number, and not by
+a fresh one. The exact samplers of `curvedp.laws.exact` use these numbers.
 """
 
 from collections.abc import Callable, Iterable
@@ -80,8 +80,8 @@ class LazyUniforms:
         if self._bits == 0:
             self._integers = self.leading.tolist()
             self._bits = _WORD_BITS
-        # Every real gets one word at a time, so that the bits of a real do not depend
-        # on which reals were asked for.
+        # All reals get one word at a time, so that the bits of a real do not depend on
+        # which reals were chosen.
         while self._bits < bits:
             words = self._source.words(len(self._integers)).tolist()
             self._integers = [
@@ -103,11 +103,28 @@ class _DiskBatch(NamedTuple):
     pairs: np.ndarray  # the indices of the pairs that are used
 
 
+class _PairKey(NamedTuple):
+    """What determines the balls of a pair of normals.
+
+    Attributes
+    ----------
+    pair : int
+        The number of the pair.
+    bits : int
+        The precision of the uniforms.
+    arb_precision : int
+        The precision at which Arb computes.
+    """
+
+    pair: int
+    bits: int
+    arb_precision: int
+
+
 class _NormalPair(NamedTuple):
     """Two normals from one point of the disk, computed at some precision."""
 
-    key: tuple[int, int, int]
-    """Index of the pair, bits asked for, precision of Arb."""
+    key: _PairKey
     values: tuple[arb, arb]
 
 
@@ -151,8 +168,7 @@ class LazyNormals:
     def floats(self) -> FloatBall:
         """Return all normals as float balls: midpoints with proved error bounds.
 
-        Samplers decide with them first, and ask for more bits only where they do not
-        suffice.
+        Samplers use these first, and draw more bits only if these are not enough.
 
         Returns
         -------
@@ -208,8 +224,8 @@ class LazyNormals:
         """Return the normals number 2k and 2k + 1, to about the given number of bits.
 
         They are x·√(−2 log s/s) and y·√(−2 log s/s), with the k-th point (x, y) of the
-        disk and s = x² + y². The last pair is cached, because its other half is usually
-        needed next.
+        disk and s = x² + y². The last pair is cached, because its other normal is
+        usually needed next.
 
         Parameters
         ----------
@@ -223,20 +239,37 @@ class LazyNormals:
         first, second : arb
             Balls that contain the two normals.
         """
-        key = (k, bits, ctx.prec)
+        key = _PairKey(k, bits, ctx.prec)
         if self._last_pair is not None and self._last_pair.key == key:
             return self._last_pair.values
 
-        # Find the batch that contains pair k.
+        point = self._disk_point(k, bits)
+        s = point.squared_norm
+        factor = (-2 * s.log() / s).sqrt()
+        values = (point.x * factor, point.y * factor)
+        self._last_pair = _NormalPair(key, values)
+        return values
+
+    def _disk_point(self, k: int, bits: int) -> "_DiskPoint":
+        """Return the k-th accepted point of the disk, counted over all batches.
+
+        Parameters
+        ----------
+        k : int
+            The number of the point.
+        bits : int
+            The precision of the uniforms.
+
+        Returns
+        -------
+        _DiskPoint
+            Balls around its coordinates.
+        """
         position = k
         for batch in self._batches:
             if position < len(batch.pairs):
-                point = _disk_balls(batch.uniforms, int(batch.pairs[position]), bits)
-                s = point.squared_norm
-                factor = (-2 * s.log() / s).sqrt()
-                values = (point.x * factor, point.y * factor)
-                self._last_pair = _NormalPair(key, values)
-                return values
+                pair = int(batch.pairs[position])
+                return _disk_balls(batch.uniforms, pair, bits)
             position -= len(batch.pairs)
         raise IndexError(k)
 
@@ -296,6 +329,8 @@ def accepts(uniform: LazyUniforms, log_ratio: Callable[[int], arb]) -> bool:
 def _disk_floats(uniforms: LazyUniforms) -> FloatBall:
     """Return random points (x, y) = 2(u, v) − 1 of a square as float balls.
 
+    Used by `LazyNormals.floats`.
+
     Parameters
     ----------
     uniforms : LazyUniforms
@@ -341,6 +376,8 @@ class _DiskPoint(NamedTuple):
 def _disk_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiskPoint:
     """Return one random point (x, y) = 2(u, v) − 1 to about the given number of bits.
 
+    Used when floats do not decide, and for normals of high precision.
+
     Parameters
     ----------
     uniforms : LazyUniforms
@@ -363,6 +400,8 @@ def _disk_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiskPoint:
 
 def _are_in_disk(uniforms: LazyUniforms) -> np.ndarray:
     """Return which random points (x, y) have x² + y² < 1, decided with certainty.
+
+    Called when normals are drawn: only points in the disk give normals.
 
     In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
     s = 1, with the unit roundoff u = 2^-53. Points so near to the circle are decided by

@@ -12,6 +12,6 @@ lost with its worker is computed again, to the same bits.
 
 from curvedp.records.files import read_column, read_records
 from curvedp.records.forms import FORMS
-from curvedp.records.volumes import from_parquet
+from curvedp.records.parquet_files import from_parquet
 
 __all__ = ["FORMS", "from_parquet", "read_column", "read_records"]

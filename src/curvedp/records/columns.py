@@ -30,20 +30,20 @@ _RANGE = re.compile(r"\s*([0-9]{1,7})\s*-\s*([0-9]{1,7})\s*")
 
 
 def select_columns(
-    where: str, names: Sequence[Column] | None, options: ReadOptions, width: int
+    source_name: str, names: Sequence[Column] | None, options: ReadOptions, width: int
 ) -> list[int]:
     """Return the positions of the columns that hold the entries of a record.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the table in error messages.
     names : sequence of str or int, or None
         The names of the table's columns, or their positions where they have no names;
         None for a text file without a header.
     options : ReadOptions
         Its `columns` says which columns are wanted; without it the table must have
-        exactly `width` columns, or so many besides its `other_columns`. Its `form` says
+        exactly `width` columns, or that many besides its `other_columns`. Its `form` says
         in which order they are expected.
     width : int
         How many entries a record has.
@@ -61,13 +61,7 @@ def select_columns(
         the form's.
     """
     if options.columns is None:
-        positions = _columns_besides(where, names, options.other_columns)
-        if len(positions) == width and len(names or ()) != width:
-            check_order(where, options.form, [(names or ())[k] for k in positions])
-            return positions
-        _check_column_count(where, names, options, width)
-        check_order(where, options.form, names or ())
-        return list(range(width))
+        return _default_columns(source_name, names, options, width)
 
     columns = _requested_columns(options.columns, names)
     if len(columns) != width:
@@ -77,26 +71,68 @@ def select_columns(
             parameter="columns",
             value=options.columns,
         )
-    positions = [_find_column(where, names, column) for column in columns]
+    positions = [_find_column(source_name, names, column) for column in columns]
 
     # A caller who lists columns as they stand in the file says which columns are meant,
     # but says nothing about their order. So the header is compared with the form's
     # order.
     if names and positions == sorted(positions):
-        check_order(where, options.form, [names[position] for position in positions])
+        check_order(
+            source_name, options.form, [names[position] for position in positions]
+        )
     else:
-        check_order(where, options.form, columns)
+        check_order(source_name, options.form, columns)
     return positions
 
 
+def _default_columns(
+    source_name: str, names: Sequence[Column] | None, options: ReadOptions, width: int
+) -> list[int]:
+    """Return the columns of a record if the caller names none.
+
+    These are all columns, or all but `options.other_columns` if exactly as many are
+    left as a record has entries.
+
+    Parameters
+    ----------
+    source_name : str
+        The name of the table in error messages.
+    names : sequence of str or int, or None
+        The names of the table's columns; None if it has no names.
+    options : ReadOptions
+        The form of a record, and the columns that hold something else.
+    width : int
+        How many entries a record has.
+
+    Returns
+    -------
+    list of int
+        The positions of the columns.
+
+    Raises
+    ------
+    ParameterError
+        If the number or the order of the columns is wrong.
+    """
+    known_names = list(names or ())
+    positions = _columns_besides(source_name, names, options.other_columns)
+    if len(positions) == width and len(known_names) != width:
+        chosen_names = [known_names[position] for position in positions]
+        check_order(source_name, options.form, chosen_names)
+        return positions
+    _check_column_count(source_name, names, options, width)
+    check_order(source_name, options.form, known_names)
+    return list(range(width))
+
+
 def _columns_besides(
-    where: str, names: Sequence[Column] | None, others: Sequence[Column]
+    source_name: str, names: Sequence[Column] | None, others: Sequence[Column]
 ) -> list[int]:
     """Return the positions of all columns except some that hold other things.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the table in error messages.
     names : sequence of str or int, or None
         The names of the table's columns; without them nothing is left out.
@@ -110,20 +146,20 @@ def _columns_besides(
     """
     if names is None:
         return []
-    other_positions = {_find_column(where, names, column) for column in others}
+    other_positions = {_find_column(source_name, names, column) for column in others}
     return [
         position for position in range(len(names)) if position not in other_positions
     ]
 
 
 def _check_column_count(
-    where: str, names: Sequence[Column] | None, options: ReadOptions, width: int
+    source_name: str, names: Sequence[Column] | None, options: ReadOptions, width: int
 ) -> None:
     """Refuse a table whose number of columns is not the number of entries of a record.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     names : sequence or None
         The names of all columns; None if the table has no names.
@@ -141,7 +177,7 @@ def _check_column_count(
         return
     noun = "column" if len(names) == 1 else "columns"
     rule = (
-        f"is missing: {where} has {len(names)} {noun} ({_list_names(names)}), and a record has "
+        f"is missing: {source_name} has {len(names)} {noun} ({_list_names(names)}), and a record has "
         f"{width} entries; name its columns"
     )
     if len(names) == 1:
@@ -233,12 +269,14 @@ def expand_ranges(
     return expanded
 
 
-def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> int:
-    """Return the position of a column that is given by its name or its position.
+def _find_column(
+    source_name: str, names: Sequence[Column] | None, column: Column
+) -> int:
+    """Return the position of the column with a given name or position.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     names : sequence or None
         The names of all columns; None if the table has no names.
@@ -260,7 +298,7 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
         count = stripped_names.count(column.strip())
         if count > 1:
             raise ParameterError(
-                f"{where} has {count} columns called {shown(column)}; say which by its "
+                f"{source_name} has {count} columns called {shown(column)}; say which by its "
                 "place from 0"
             )
         if count == 1:
@@ -276,7 +314,7 @@ def _find_column(where: str, names: Sequence[Column] | None, column: Column) -> 
     else:
         columns_in_words = f"{len(names)} columns ({_list_names(names)})"
     raise ParameterError(
-        f"{where} has no column {shown(column)}: it has {columns_in_words}; places count "
+        f"{source_name} has no column {shown(column)}: it has {columns_in_words}; places count "
         f"from 0{_suggest_encoding(names or ())}"
     )
 

@@ -65,12 +65,12 @@ def to_float(cell: Any) -> float:
         return float("nan")
 
 
-def to_floats(where: str, values: Any) -> np.ndarray:
+def to_floats(source_name: str, values: Any) -> np.ndarray:
     """Convert an array of numbers or texts to floats, and refuse any other array.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the array in error messages.
     values : array
         Of any shape. Its type has to be public: this is so for an array of NumPy, but
@@ -90,7 +90,7 @@ def to_floats(where: str, values: Any) -> np.ndarray:
     if kind not in _REAL_KINDS + _OBJECT_AND_TEXT_KINDS:
         dtype = np.asanyarray(values).dtype
         raise ParameterError(
-            f"{where} holds values of type {dtype}; real numbers are needed"
+            f"{source_name} holds values of type {dtype}; real numbers are needed"
         )
     return cells_to_floats(values)
 
@@ -217,7 +217,7 @@ def stack_records(
     shape : tuple of int
         The shape of one record.
     columns : sequence of str or int, optional
-        What each record is indexed with. Without it a dictionary is read as its values,
+        The keys to read from each record. Without it a dictionary is read as its values,
         in its own order.
 
     Returns

@@ -6,6 +6,7 @@ number of records.
 
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import closing
 from math import prod
 from pathlib import Path
@@ -104,7 +105,7 @@ def read_excel_column(
 
 
 def read_excel_cells(
-    path: Path, where: str | None, max_unpacked: int | None = None
+    path: Path, range_text: str | None, max_unpacked: int | None = None
 ) -> np.ndarray:
     """Read the contents of a range of cells as an array of objects.
 
@@ -114,7 +115,7 @@ def read_excel_cells(
     ----------
     path : Path
         The file.
-    where : str or None
+    range_text : str or None
         The range, such as "A2:C201" or "Sheet1!A2:C201". It may be without a sheet if
         the file has only one.
     max_unpacked : int, optional
@@ -132,7 +133,7 @@ def read_excel_cells(
     """
     import openpyxl
 
-    cell_range = _parse_range(path, where)
+    cell_range = _parse_range(path, range_text)
     limit = unpacked_limit(path, max_unpacked)
     check_unpacked(path, prod(cell_range.shape) * _BYTES_PER_CELL, limit)
     check_unpacked(path, _size_of_largest_part(path), limit)
@@ -146,14 +147,14 @@ def read_excel_cells(
             return _copy_cells(workbook, sheet, cell_range)
 
 
-def _parse_range(path: Path, where: str | None) -> CellRange:
+def _parse_range(path: Path, range_text: str | None) -> CellRange:
     """Parse a range such as "Sheet1!A2:C201"; a text that is not a range is refused.
 
     Parameters
     ----------
     path : path
         The file.
-    where : str or None
+    range_text : str or None
         The range as it was typed.
 
     Returns
@@ -163,20 +164,20 @@ def _parse_range(path: Path, where: str | None) -> CellRange:
     """
     from openpyxl.utils.cell import range_boundaries
 
-    if where is None or ":" not in where:
+    if range_text is None or ":" not in range_text:
         raise ParameterError(
             f"is missing: say which cells of {path.name} hold the records, without the "
             "header, such as 'A2:C201' or 'Sheet1!A2:C201'",
             parameter="key",
         )
-    sheet, _, cells = where.rpartition("!")
+    sheet, _, cells = range_text.rpartition("!")
     try:
         left, top, right, bottom = map(int, range_boundaries(cells))
     except (ValueError, TypeError):
         raise ParameterError(
             "must be a range of cells, such as A2:C201", parameter="key", value=cells
         ) from None
-    return CellRange(sheet.strip("'"), where, cells, left, top, right, bottom)
+    return CellRange(sheet.strip("'"), range_text, cells, left, top, right, bottom)
 
 
 def _find_sheet(path: Path, workbook: Any, cell_range: CellRange) -> Any:
@@ -241,22 +242,42 @@ def _copy_cells(workbook: Any, sheet: Any, cell_range: CellRange) -> np.ndarray:
             date_formats=workbook._date_formats,
             timedelta_formats=workbook._timedelta_formats,
         )
-        next_row = cell_range.top
-        for row_number, row in parser.parse():
-            if row_number > cell_range.bottom:
-                break
-            # Skip rows above the range, and rows that were read before.
-            if row_number < next_row:
-                continue
-            next_row = row_number + 1
+        for row_number, row in _rows_in_range(parser, cell_range):
             for cell in row:
                 if cell_range.left <= cell["column"] <= cell_range.right:
-                    position = (
-                        row_number - cell_range.top,
-                        cell["column"] - cell_range.left,
-                    )
-                    cells[position] = cell["value"]
+                    row_index = row_number - cell_range.top
+                    column_index = cell["column"] - cell_range.left
+                    cells[row_index, column_index] = cell["value"]
     return cells
+
+
+def _rows_in_range(
+    parser: Any, cell_range: CellRange
+) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Yield the rows of a sheet that lie in a range, each of them once.
+
+    Parameters
+    ----------
+    parser : WorkSheetParser
+        openpyxl's parser of the sheet.
+    cell_range : CellRange
+        The range.
+
+    Yields
+    ------
+    row_number : int
+        The number of the row in the sheet, from 1.
+    row : list of dict
+        The cells of the row that are not empty, with their "column" and "value".
+    """
+    next_row = cell_range.top
+    for row_number, row in parser.parse():
+        if row_number > cell_range.bottom:
+            return
+        # Skip rows above the range, and a row that the file repeats.
+        if row_number >= next_row:
+            next_row = row_number + 1
+            yield row_number, row
 
 
 def _cell_by_cell_parser() -> Any:

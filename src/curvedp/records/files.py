@@ -16,7 +16,6 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from curvedp._silence import quiet_about_records
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold, check_manifold
-from curvedp.records import volumes
 from curvedp.records.base import is_chunked
 from curvedp.records.chunked import map_records
 from curvedp.records.columns import expand_ranges
@@ -24,16 +23,29 @@ from curvedp.records.conversion import to_floats
 from curvedp.records.excel import read_excel_column, read_excel_records
 from curvedp.records.forms import Form, find_form, suggest_forms
 from curvedp.records.frames import frame_column
+from curvedp.records.matlab_files import read_mat, read_mat_column
+from curvedp.records.nifti_files import read_nifti, select_voxels
+from curvedp.records.numpy_files import read_npy, read_npz, read_npz_column
 from curvedp.records.options import ReadOptions
+from curvedp.records.parquet_files import (
+    parquet_columns,
+    parquet_width,
+    read_parquet,
+    read_parquet_column,
+)
 from curvedp.records.tables import to_float_records
 from curvedp.records.text_tables import (
     read_header,
     read_text_column,
     read_text_records,
 )
+from curvedp.records.zarr_files import read_zarr
 
 # Reads records of a given shape from a table; the result has shape (n, prod(shape)).
 TableReader = Callable[[Path, tuple[int, ...], ReadOptions], Any]
+
+# Reads the array of a file; its records have not been given their shape yet.
+ArrayReader = Callable[[Path, ReadOptions], Any]
 
 # Reads one value for each record, from the column of a given name or position.
 ColumnReader = Callable[[Path, str | int, ReadOptions], np.ndarray]
@@ -45,15 +57,24 @@ _TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TABLE_READERS: dict[str, TableReader] = {
     **dict.fromkeys(_TEXT_ENDINGS, read_text_records),
     ".xlsx": read_excel_records,
-    ".parquet": volumes.read_parquet,
+    ".parquet": read_parquet,
+}
+
+ARRAY_READERS: dict[str, ArrayReader] = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".mat": read_mat,
+    ".zarr": read_zarr,
+    ".nii": read_nifti,
+    ".nii.gz": read_nifti,
 }
 
 COLUMN_READERS: dict[str, ColumnReader] = {
     **dict.fromkeys(_TEXT_ENDINGS, read_text_column),
     ".xlsx": read_excel_column,
-    ".parquet": volumes.read_parquet_column,
-    ".npz": volumes.read_npz_column,
-    ".mat": volumes.read_mat_column,
+    ".parquet": read_parquet_column,
+    ".npz": read_npz_column,
+    ".mat": read_mat_column,
 }
 
 
@@ -343,11 +364,9 @@ def record_width(
         elif names is not None:
             width = len(names) - len(other_columns)
     elif ending == ".parquet":
-        width = _with_refusals(
-            ending, path, lambda: volumes.parquet_width(path, options)
-        )
+        width = _with_refusals(ending, path, lambda: parquet_width(path, options))
     elif ending is not None:
-        read = open_npy if ending == ".npy" else volumes.read_npz
+        read = open_npy if ending == ".npy" else read_npz
         array = _with_refusals(ending, path, lambda: read(path, options))
         width = array.shape[1] if array.ndim == 2 else None
 
@@ -390,25 +409,30 @@ def column_of_vectors(path: Path, other_columns: Sequence[str | int]) -> str | N
     """
     if path.suffix != ".parquet" or not path.exists():
         return None
-    kinds = _with_refusals(".parquet", path, lambda: volumes.parquet_columns(path))
+    kinds = _with_refusals(".parquet", path, lambda: parquet_columns(path))
     names = list(kinds)
-    others = {
-        names[column] if isinstance(column, int) and column < len(names) else column
-        for column in other_columns
-    }
-    left = [name for name in names if name not in others]
-    lists = [name for name in left if kinds[name] == "list"]
-    if len(left) == 1 or len(lists) == 1:
-        return (lists or left)[0]
-    texts = [name for name in left if kinds[name] == "text"]
-    if lists or texts:
-        kind, several = ("lists", lists) if lists else ("texts", texts)
-        raise ParameterError(
-            f"is missing: {path.name} has {kind} in the columns {several}; say in "
-            "which columns the vectors are",
-            parameter="columns",
-        )
-    return None
+    excluded_names = set(other_columns)
+    for column in other_columns:
+        if isinstance(column, int) and column < len(names):
+            excluded_names.add(names[column])
+    remaining = [name for name in names if name not in excluded_names]
+    if len(remaining) == 1:
+        return remaining[0]
+
+    lists = [name for name in remaining if kinds[name] == "list"]
+    if len(lists) == 1:
+        return lists[0]
+    texts = [name for name in remaining if kinds[name] == "text"]
+    if lists:
+        contents = f"lists in the columns {lists}"
+    elif texts:
+        contents = f"texts in the columns {texts}"
+    else:
+        return None  # The numbers of a vector are in several columns.
+    raise ParameterError(
+        f"is missing: {path.name} has {contents}; say in which columns the vectors are",
+        parameter="columns",
+    )
 
 
 def open_npy(path: Path, options: ReadOptions | None = None) -> np.ndarray:
@@ -461,13 +485,13 @@ def load_point(
         If the file does not hold one point of this manifold.
     """
     path = Path(source)
-    if _ending_of(path, (*TABLE_READERS, *volumes.READERS)) is None:
+    if _ending_of(path, (*TABLE_READERS, *ARRAY_READERS)) is None:
         return parse_point_text(str(source), manifold, form)
 
     own_form = find_form(None, manifold)
     if path.suffix.lower() == ".npy" and path.exists():
         array = _with_refusals(
-            ".npy", path, lambda: volumes.READERS[".npy"](path, ReadOptions())
+            ".npy", path, lambda: ARRAY_READERS[".npy"](path, ReadOptions())
         )
         values = to_floats(path.name, array)
     else:
@@ -505,7 +529,7 @@ def parse_point_text(
     Raises
     ------
     ParameterError
-        If the text is not so many numbers.
+        If the text does not have as many numbers as a record.
     """
     record_form = find_form(form, manifold)
     try:
@@ -545,7 +569,7 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
     ParameterError
         For an unknown ending, a file that does not exist, and a folder.
     """
-    endings = (*TABLE_READERS, *volumes.READERS)
+    endings = (*TABLE_READERS, *ARRAY_READERS)
     ending = _ending_of(path, endings)
     if path.is_dir() and ending != ".zarr":
         raise ParameterError(
@@ -565,7 +589,7 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
         shape = options.form.shape
         records = _with_refusals(ending, path, lambda: read_table(path, shape, options))
     else:
-        read_array = volumes.READERS[ending]
+        read_array = ARRAY_READERS[ending]
         array = _with_refusals(ending, path, lambda: read_array(path, options))
         records = _to_doubles(path.name, array, options)
     return _shape_records(path.name, records, options)
@@ -594,9 +618,9 @@ def _ending_of(path: Path, endings: Iterable[str]) -> str | None:
 
 
 def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Result:
-    """Call a reader, and turn every error into a `ParameterError` about the file.
+    """Call a reader, and turn every error into a `ParameterError` that names the file.
 
-    The error message of a library is left out, because it may quote a record.
+    The message of the original error is left out, because it may quote a record.
 
     Parameters
     ----------
@@ -610,7 +634,7 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
     Returns
     -------
     Any
-        What the reader returns.
+        The result of the reader.
 
     Raises
     ------
@@ -634,12 +658,12 @@ def _with_refusals(ending: str, path: Path, read: Callable[[], Result]) -> Resul
         ) from None
 
 
-def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
+def _to_doubles(source_name: str, X: Any, options: ReadOptions) -> Any:
     """Convert records in memory to floats; leave a dask array as it is.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : array, frame, list or dask array
         The records as they were read.
@@ -648,17 +672,17 @@ def _to_doubles(where: str, X: Any, options: ReadOptions) -> Any:
     """
     if is_chunked(X):
         return X
-    return to_float_records(where, X, options.form.shape, options)
+    return to_float_records(source_name, X, options.form.shape, options)
 
 
-def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
+def _shape_records(source_name: str, X: Any, options: ReadOptions) -> Any:
     """Bring records to the shape (n, *form.shape), or refuse their shape.
 
     The form says how a point is written as numbers.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : array
         The records: of that shape; or of shape (n, width), in row-major order; or a
@@ -674,26 +698,25 @@ def _shape_records(where: str, X: Any, options: ReadOptions) -> Any:
     Raises
     ------
     ParameterError
-        If the shape is none of these.
+        If the records have any other shape.
     """
     form = options.form
     if options.mask is not None:
-        X = volumes.select_voxels(where, X, options)
+        X = select_voxels(source_name, X, options)
     if X.ndim >= 1 and X.shape[1:] in (form.shape, (form.width,)):
         return X.reshape(len(X), *form.shape)
     expected_shape = ", ".join(map(str, form.shape))
     raise ParameterError(
-        f"{where} has shape {X.shape}; {form.manifold!r} needs (n, {expected_shape})"
+        f"{source_name} has shape {X.shape}; {form.manifold!r} needs (n, {expected_shape})"
         f"{_shape_hint(X.shape, form)}"
     )
 
 
 def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
-    """Return the end of the error message about records of the wrong shape.
+    """Return advice for records of the wrong shape, as the end of an error message.
 
-    It advises what to do: to give a mask for a volume, to move the axis of the records
-    to the front, or to read the columns in another form. It is empty if none of these
-    applies.
+    The advice is to give a mask for a volume, to move the axis of the records to the
+    front, or to read the columns in another form. It is empty if none of these applies.
 
     Parameters
     ----------
@@ -707,11 +730,12 @@ def _shape_hint(shape: tuple[int, ...], form: Form) -> str:
     str
         The advice.
     """
-    axes = 1 + len(form.shape)
+    expected_axes = 1 + len(form.shape)
     ends_in_record = shape[-len(form.shape) :] == form.shape
-    if ends_in_record and len(shape) > axes:
+    if ends_in_record and len(shape) > expected_axes:
         return ", or a volume with a mask"
-    if len(shape) == axes and shape[:-1] == form.shape:
+    records_are_last_axis = shape[:-1] == form.shape
+    if records_are_last_axis and len(shape) == expected_axes:
         return (
             ": its last axis counts the records, and the first should "
             "(np.moveaxis(x, -1, 0))"

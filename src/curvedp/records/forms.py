@@ -1,12 +1,11 @@
-"""Forms: the ways in which points of a manifold are written as numbers.
-A form, such as latitude and longitude in degrees, maps the numbers of a record to a
-point of a manifold. A record that is not valid in its form becomes NaN, and an
+"""Forms: how the numbers in a file describe a point of a manifold.
+An example of a form is "latitude and longitude in degrees". It turns each record (a row
+of numbers) into a point. A record that is invalid in its form becomes NaN, and an
 estimator later replaces it by the center of a public ball. The unit and the order of
 the numbers are part of a form's name, because guessing them would mean looking at the
 data.
 """
 
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,16 +17,39 @@ import numpy as np
 from curvedp._validate import choice
 from curvedp.errors import ParameterError
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.form_columns import (
+    COLATITUDE,
+    DECLINATION,
+    DIP,
+    DIP_DIRECTION,
+    INCLINATION,
+    LATITUDE,
+    LONGITUDE,
+    PLUNGE,
+    TREND,
+    OrderTest,
+    landmarks_in_order,
+    matrix_entries_in_order,
+    order_test_against_names,
+    order_test_by_patterns,
+)
+from curvedp.records.form_points import (
+    MatrixIndex,
+    PointMap,
+    centered_unit_landmarks,
+    nan_where_invalid,
+    normals_from_planes,
+    points_from_colatlon,
+    points_from_decinc,
+    points_from_latlon,
+    proportions,
+    rotations_from_axis_angle,
+    rotations_from_quaternions,
+    rotations_from_vectors,
+    symmetric_matrices,
+)
 
 Shape = tuple[int, ...]
-MatrixIndex = tuple[int, int]
-
-# Maps records, shape (n, *form.shape), to points, shape (n, *point_shape).
-PointMap = Callable[[np.ndarray], np.ndarray]
-
-# Says whether columns of these names are in a form's order; None means that the names
-# do not tell the order.
-OrderTest = Callable[[list[str]], bool | None]
 
 # Builds a form from its name and the shape of a point; None means that the form does
 # not describe points of this shape.
@@ -146,7 +168,7 @@ def suggest_forms(width: int, form: Form) -> str:
     Returns
     -------
     str
-        The end of an error message; empty if no form has so many numbers.
+        The end of an error message; empty if no form has this many numbers.
     """
     if form.name is not None or form.manifold is None:
         return ""
@@ -162,7 +184,7 @@ def suggest_forms(width: int, form: Form) -> str:
     return f"; or say what a row is by its form ({', '.join(names)})"
 
 
-def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
+def check_order(source_name: str, form: Form, names: Sequence[str | int]) -> None:
     """Refuse columns whose names show that they are in the wrong order for a form.
 
     An example is a file with the columns lon, lat that is read as latitude and
@@ -170,7 +192,7 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the table in error messages.
     form : Form
         The form whose order is expected.
@@ -186,7 +208,7 @@ def check_order(where: str, form: Form, names: Sequence[str | int]) -> None:
     if _is_in_order(form, names) is not False:
         return
     rule = (
-        f"does not agree with the names of the columns of {where}: name the columns "
+        f"does not agree with the names of the columns of {source_name}: name the columns "
         "in the order of the form"
     )
     matching_forms = _forms_in_order(form, names)
@@ -247,7 +269,7 @@ def _forms_in_order(form: Form, names: Sequence[str | int]) -> list[str]:
 
 
 def _forms_for_shape(point_shape: Shape) -> list[Form]:
-    """Return all forms in which points of this shape can be written.
+    """Return all forms in which points of a shape can be written.
 
     Parameters
     ----------
@@ -259,9 +281,7 @@ def _forms_for_shape(point_shape: Shape) -> list[Form]:
 
 
 def _produces_points_of(manifold: Manifold, form: Form) -> bool:
-    """Return whether a form writes points of a manifold.
-
-    This is tried with one valid record of the form.
+    """Return whether a form describes points of a manifold, by trying one record.
 
     Parameters
     ----------
@@ -275,465 +295,6 @@ def _produces_points_of(manifold: Manifold, form: Form) -> bool:
         record = np.linspace(0.3, 0.8, form.width)
     points = form.points(record.reshape(1, *form.shape))
     return bool(np.all(manifold.residual(points) < _RESIDUAL_TOLERANCE))
-
-
-# ---- maps from records to points -----------------------------------------------------
-
-
-def _nan_where_invalid(points: PointMap, records: np.ndarray) -> np.ndarray:
-    """Map records to points, with NaN for each record that has no finite point.
-
-    No record raises an error or a warning, and each point depends on its own record
-    alone.
-
-    Parameters
-    ----------
-    points : callable
-        Maps records, shape (n, *shape), to points.
-    records : array
-        The records as they were written.
-
-    Returns
-    -------
-    array, shape (n, *point_shape)
-        The points.
-    """
-    with np.errstate(all="ignore"):
-        images = points(records)
-    is_valid = _has_finite_entries(records) & _has_finite_entries(images)
-    images[~is_valid] = np.nan
-    return images
-
-
-def _has_finite_entries(rows: np.ndarray) -> np.ndarray:
-    """Return whether all entries of each row are finite.
-
-    Parameters
-    ----------
-    rows : array, shape (n, ...)
-        The rows, along the first axis; a row may have several axes.
-
-    Returns
-    -------
-    array of bool, shape (n,)
-        One truth value for each row.
-    """
-    return np.asarray(np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
-
-
-def _points_from_latlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
-    """Map pairs (latitude, longitude) to points of the unit sphere in R³.
-
-    Latitude 0, longitude 0 is mapped to (1, 0, 0), and the north pole to (0, 0, 1). A
-    latitude beyond a pole does not exist and becomes NaN.
-
-    Parameters
-    ----------
-    radians_per_unit : float
-        The unit of angles: 1 for radians, π/180 for degrees.
-    records : array, shape (n, 2)
-        Latitudes and longitudes.
-
-    Returns
-    -------
-    array, shape (n, 3)
-        The points.
-    """
-    latitude = records[:, 0]
-    is_latitude = np.abs(latitude) * radians_per_unit <= np.pi / 2
-    lat = np.where(is_latitude, latitude, np.nan) * radians_per_unit
-    lon = records[:, 1] * radians_per_unit
-    return np.stack(
-        [np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1
-    )
-
-
-def _points_from_colatlon(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
-    """Map pairs (colatitude, longitude) to points of the unit sphere in R³.
-
-    The colatitude is the angle from the north pole (0, 0, 1). A colatitude outside 0°
-    to 180° does not exist, and such a record becomes NaN.
-
-    Parameters
-    ----------
-    radians_per_unit : float
-        The unit of angles: 1 for radians, π/180 for degrees.
-    records : array, shape (n, 2)
-        Colatitudes and longitudes.
-
-    Returns
-    -------
-    array, shape (n, 3)
-        The points.
-    """
-    colat = _valid_from_0_to_pi(records[:, 0] * radians_per_unit)
-    lon = records[:, 1] * radians_per_unit
-    return np.stack(
-        [np.sin(colat) * np.cos(lon), np.sin(colat) * np.sin(lon), np.cos(colat)],
-        axis=-1,
-    )
-
-
-def _points_from_decinc(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
-    """Map pairs (declination, inclination) to unit vectors (north, east, down).
-
-    The declination is clockwise from north, and the inclination is positive downward,
-    as in paleomagnetism; so are the trend and the plunge of a line. An inclination
-    beyond ±90° does not exist and becomes NaN.
-
-    Parameters
-    ----------
-    radians_per_unit : float
-        The unit of angles: 1 for radians, π/180 for degrees.
-    records : array, shape (n, 2)
-        Declinations and inclinations.
-
-    Returns
-    -------
-    array, shape (n, 3)
-        The unit vectors.
-    """
-    return _points_from_latlon(radians_per_unit, records[:, ::-1])
-
-
-def _normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.ndarray:
-    """Map pairs (dip direction, dip) to the planes' upward normals (north, east, down).
-
-    The dip direction is clockwise from north. A dip of more than 90° is that of an
-    overturned bed; one outside 0° to 180° does not exist and becomes NaN.
-
-    Parameters
-    ----------
-    radians_per_unit : float
-        The unit of angles: 1 for radians, π/180 for degrees.
-    records : array, shape (n, 2)
-        Dip directions and dips.
-
-    Returns
-    -------
-    array, shape (n, 3)
-        The unit normals.
-    """
-    azimuth = records[:, 0] * radians_per_unit
-    dip = _valid_from_0_to_pi(records[:, 1] * radians_per_unit)
-    return np.stack(
-        [np.sin(dip) * np.cos(azimuth), np.sin(dip) * np.sin(azimuth), -np.cos(dip)],
-        axis=-1,
-    )
-
-
-def _valid_from_0_to_pi(angles: np.ndarray) -> np.ndarray:
-    """Return angles in radians, with NaN for those outside 0 to π.
-
-    Parameters
-    ----------
-    angles : array
-        Angles in radians, such as colatitudes or dips.
-    """
-    is_valid = (angles >= 0) & (angles <= np.pi)
-    return np.asarray(np.where(is_valid, angles, np.nan))
-
-
-def _rotations_from_quaternions(order: list[int], records: np.ndarray) -> np.ndarray:
-    """Map quaternions to rotation matrices; their length does not matter, except 0.
-
-    Parameters
-    ----------
-    order : list of int
-        Positions of w (the scalar part), x, y and z in a record.
-    records : array, shape (n, 4)
-        The quaternions; q and -q are the same rotation.
-
-    Returns
-    -------
-    array, shape (n, 3, 3)
-        The rotation v -> q v q⁻¹ of each quaternion.
-    """
-    # Dividing by the largest entry first keeps the squares from overflowing.
-    scaled = records / np.max(np.abs(records), axis=1, keepdims=True)
-    lengths = np.sqrt(np.sum(scaled * scaled, axis=1, keepdims=True))
-    w, x, y, z = (scaled / lengths)[:, order].T
-    # fmt: off
-    entries = [
-        1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w),
-        2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w),
-        2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y),
-    ]
-    # fmt: on
-    return np.stack(entries, axis=-1).reshape(-1, 3, 3)
-
-
-def _rotations_from_vectors(radians_per_unit: float, vectors: np.ndarray) -> np.ndarray:
-    """Map rotation vectors (axis times angle) to rotation matrices.
-
-    The rotation has the quaternion (cos h, sin(h)/h · vector/2), where h is half the
-    angle.
-
-    Parameters
-    ----------
-    radians_per_unit : float
-        The unit of angles: 1 for radians, π/180 for degrees.
-    vectors : array, shape (n, 3)
-        The rotation vectors.
-
-    Returns
-    -------
-    array, shape (n, 3, 3)
-        The rotations.
-    """
-    angles = np.sqrt(np.sum(vectors * vectors, axis=1, keepdims=True))
-    half_angles = angles * radians_per_unit / 2
-    # np.sinc(t) is sin(πt)/(πt), and 1 at 0.
-    sine_ratio = np.sinc(half_angles / np.pi)
-    vector_part = sine_ratio * vectors * radians_per_unit / 2
-    quaternions = np.hstack([np.cos(half_angles), vector_part])
-    return _rotations_from_quaternions([0, 1, 2, 3], quaternions)
-
-
-def _rotations_from_axis_angle(
-    radians_per_unit: float, records: np.ndarray
-) -> np.ndarray:
-    """Map rotations by an angle around an axis to rotation matrices.
-
-    The length of the axis does not matter, except that it must not be 0.
-
-    Parameters
-    ----------
-    radians_per_unit : float
-        The unit of angles: 1 for radians, π/180 for degrees.
-    records : array, shape (n, 4)
-        The axis of each rotation, then its angle.
-
-    Returns
-    -------
-    array, shape (n, 3, 3)
-        The rotations.
-    """
-    axes = records[:, :3]
-    angles = records[:, 3:]
-    scaled = axes / np.max(np.abs(axes), axis=1, keepdims=True)
-    unit_axes = scaled / np.sqrt(np.sum(scaled * scaled, axis=1, keepdims=True))
-    return _rotations_from_vectors(radians_per_unit, unit_axes * angles)
-
-
-def _symmetric_matrices(indices: list[MatrixIndex], records: np.ndarray) -> np.ndarray:
-    """Build symmetric matrices from the entries of one triangle.
-
-    Parameters
-    ----------
-    indices : list of (row, column)
-        For each number of a record, its place in the matrix, from 0. The mirrored entry
-        gets the same value.
-    records : array, shape (n, len(indices))
-        The entries of each matrix.
-
-    Returns
-    -------
-    array, shape (n, size, size)
-        The matrices. Their size follows from the largest index.
-    """
-    rows, columns = np.array(indices).T
-    size = 1 + max(rows.max(), columns.max())
-    matrices = np.empty((len(records), size, size))
-    matrices[:, rows, columns] = records
-    matrices[:, columns, rows] = records
-    return matrices
-
-
-def _centered_unit_landmarks(landmarks: np.ndarray) -> np.ndarray:
-    """Move landmarks of the plane to mean 0, and scale them to Frobenius norm 1.
-
-    Only their shape and rotation remain. If all landmarks of a record are the same
-    point, they have no shape and become NaN (by 0/0).
-
-    Parameters
-    ----------
-    landmarks : array of shape (n, k, 2)
-        The landmarks of each record.
-
-    Returns
-    -------
-    array of shape (n, k, 2)
-        The landmarks as points of the preshape sphere.
-    """
-    # Subtracting the first landmark and dividing by the largest coordinate keeps the
-    # later sums accurate and finite.
-    relative = landmarks - landmarks[:, :1]
-    scaled = relative / np.max(np.abs(relative), axis=(1, 2), keepdims=True)
-    centered = scaled - scaled.mean(axis=1, keepdims=True)
-    norms = np.sqrt(np.sum(centered * centered, axis=(1, 2), keepdims=True))
-    return np.asarray(centered / norms)
-
-
-def _proportions(counts: np.ndarray) -> np.ndarray:
-    """Divide the counts of each record by their sum.
-
-    Parameters
-    ----------
-    counts : array, shape (n, k)
-        The counts of each record. A record with a negative count becomes NaN.
-
-    Returns
-    -------
-    array, shape (n, k)
-        Proportions, which are points of the simplex.
-    """
-    nonnegative_counts = np.where(counts >= 0, counts, np.nan)
-    # Dividing by the largest count first keeps the sum from overflowing.
-    shares = nonnegative_counts / np.max(counts, axis=1, keepdims=True)
-    return np.asarray(shares / np.sum(shares, axis=1, keepdims=True))
-
-
-# ---- the order of columns, as their names tell it ------------------------------------
-
-
-def _order_by_patterns(*patterns: str) -> OrderTest:
-    """Return a function that says whether columns are in a form's order.
-
-    Parameters
-    ----------
-    *patterns : str
-        A regular expression for the name of each column, in the form's order.
-
-    Returns
-    -------
-    callable
-        It takes the names of the columns. It returns None unless each name matches
-        exactly one pattern and each pattern one name, and otherwise whether they are in
-        order.
-    """
-    compiled = [re.compile(pattern) for pattern in patterns]
-    form_order = [[place] for place in range(len(patterns))]
-
-    def is_in_order(names: list[str]) -> bool | None:
-        """Return whether names are in the form's order; None if they do not tell."""
-        matching_places = [
-            [place for place, pattern in enumerate(compiled) if pattern.search(name)]
-            for name in names
-        ]
-        if sorted(matching_places) != form_order:
-            return None
-        return matching_places == form_order
-
-    return is_in_order
-
-
-# The names of a landmark's coordinates, such as x1 or X_01, and 1x or point1_x.
-_AXIS_THEN_NUMBER = re.compile(r"(?:^|[^a-z])([xy])[ _.(-]*([0-9]{1,6})\)?$")
-_NUMBER_THEN_AXIS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.-]*([xy])$")
-
-
-def _parse_landmark_name(name: str) -> tuple[int, str] | None:
-    """Return the landmark's number and the axis from a name such as "x1" or "1_y".
-
-    Parameters
-    ----------
-    name : str
-        The name of a column, in lower case.
-
-    Returns
-    -------
-    (int, str) or None
-        For example (1, "x"); None if the name is not of this kind.
-    """
-    match = _AXIS_THEN_NUMBER.search(name)
-    if match is not None:
-        return int(match[2]), match[1]
-    match = _NUMBER_THEN_AXIS.search(name)
-    if match is not None:
-        return int(match[1]), match[2]
-    return None
-
-
-def _landmarks_in_order(axis_by_axis: bool, names: list[str]) -> bool | None:
-    """Return whether columns of landmarks are in order, by names such as "x1".
-
-    The landmarks may be numbered in any order; only the way in which x and y alternate
-    is checked.
-
-    Parameters
-    ----------
-    axis_by_axis : bool
-        Whether the form's order is x1, x2, …, y1, y2, … rather than x1, y1, x2, y2, …
-    names : list of str
-        The names of the columns.
-
-    Returns
-    -------
-    bool or None
-        None unless the names are the x and the y of each landmark, once each.
-    """
-    coordinates = [_parse_landmark_name(name) for name in names]
-    numbers = [
-        coordinate[0]
-        for coordinate in coordinates
-        if coordinate is not None and coordinate[1] == "x"
-    ]
-    expected = {(number, axis) for number in numbers for axis in "xy"}
-    has_repetitions = len(set(coordinates)) != len(coordinates)
-    if set(coordinates) != expected or has_repetitions:
-        return None
-    if axis_by_axis:
-        return coordinates == [(number, axis) for axis in "xy" for number in numbers]
-    return coordinates == [(number, axis) for number in numbers for axis in "xy"]
-
-
-# The names of a matrix entry, such as C21, and C_2_1.
-_TWO_DIGITS = re.compile(r"(?:^|[^0-9])([0-9])([0-9])\)?$")
-_TWO_NUMBERS = re.compile(r"(?:^|[^0-9])([0-9]{1,6})[ _.,:-]+([0-9]{1,6})\)?$")
-
-
-def _parse_entry_name(name: str) -> MatrixIndex | None:
-    """Return the indices in the name of a matrix entry, such as (1, 2) for "C21".
-
-    The matrix is symmetric, so the smaller index comes first.
-
-    Parameters
-    ----------
-    name : str
-        The name of a column.
-
-    Returns
-    -------
-    (int, int) or None
-        None if the name has no two indices.
-    """
-    match = _TWO_NUMBERS.search(name) or _TWO_DIGITS.search(name)
-    if match is None:
-        return None
-    smaller, larger = sorted((int(match[1]), int(match[2])))
-    return smaller, larger
-
-
-def _matrix_entries_in_order(
-    indices: list[MatrixIndex], names: list[str]
-) -> bool | None:
-    """Return whether the entries of a symmetric matrix are in order, by their names.
-
-    Parameters
-    ----------
-    indices : list of (row, column)
-        The entries in the form's order, from 0.
-    names : list of str
-        The names of the columns. They may count rows from 0, from 1 or from anywhere
-        else.
-
-    Returns
-    -------
-    bool or None
-        None unless the names are exactly these entries.
-    """
-    entries = [_parse_entry_name(name) for name in names]
-    # Names may count from any number: replace each number by its rank.
-    numbers = sorted({number for entry in entries if entry for number in entry})
-    rank = {number: place for place, number in enumerate(numbers)}
-    ranked_entries = [
-        None if entry is None else (rank[entry[0]], rank[entry[1]]) for entry in entries
-    ]
-    expected = [(min(index), max(index)) for index in indices]
-    if len(ranked_entries) != len(expected) or set(ranked_entries) != set(expected):
-        return None
-    return ranked_entries == expected
 
 
 # ---- builders ------------------------------------------------------------------------
@@ -768,9 +329,10 @@ def _form_for_shape(
         It takes the form's name and the shape of a point, and returns the form, or None
         for points of another shape.
     """
-    own_test = (_order_by_patterns(*patterns),) if patterns else ()
-    order_tests = (*own_test, *further_tests)
-    total_points = partial(_nan_where_invalid, points)
+    order_tests = further_tests
+    if patterns:
+        order_tests = (order_test_by_patterns(*patterns), *further_tests)
+    points_or_nan = partial(nan_where_invalid, points)
 
     def build(name: str, wanted_shape: Shape) -> Form | None:
         """Return the form, or None for points of another shape.
@@ -784,7 +346,7 @@ def _form_for_shape(
         """
         if wanted_shape != point_shape:
             return None
-        return Form(name, shape, total_points, order_tests=order_tests)
+        return Form(name, shape, points_or_nan, order_tests=order_tests)
 
     return build
 
@@ -803,7 +365,7 @@ def _vector_form(points: PointMap, name: str, point_shape: Shape) -> Form | None
     """
     if len(point_shape) != 1:
         return None
-    return Form(name, point_shape, partial(_nan_where_invalid, points))
+    return Form(name, point_shape, partial(nan_where_invalid, points))
 
 
 def _form_of_six_numbers(
@@ -826,12 +388,12 @@ def _form_of_six_numbers(
 
 
 def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None:
-    """Return a form of one triangle of a symmetric matrix of any size, row by row.
+    """Return the form that writes a symmetric matrix as one triangle, row by row.
 
     Parameters
     ----------
     is_upper : bool
-        Whether it is the upper triangle.
+        Whether the upper triangle is written; otherwise the lower.
     name : str
         The name of the form.
     point_shape : tuple of int
@@ -840,20 +402,38 @@ def _triangle_form(is_upper: bool, name: str, point_shape: Shape) -> Form | None
     Returns
     -------
     Form or None
-        None if points are no square matrices.
+        None if points are not square matrices.
     """
     if len(point_shape) != 2 or point_shape[0] != point_shape[1]:
         return None
-    size = range(point_shape[0])
-    if is_upper:
-        indices = [(row, column) for row in size for column in size if row <= column]
-    else:
-        indices = [(row, column) for row in size for column in size if column <= row]
-    return _symmetric_form(indices, name)
+    return _symmetric_form(triangle_entries(point_shape[0], is_upper=is_upper), name)
+
+
+def triangle_entries(size: int, *, is_upper: bool) -> list[MatrixIndex]:
+    """List the entries of one triangle of a square matrix, row by row.
+
+    Parameters
+    ----------
+    size : int
+        The number of rows of the matrix.
+    is_upper : bool
+        Whether the upper triangle is listed; otherwise the lower. Both contain the
+        diagonal.
+
+    Returns
+    -------
+    list of (row, column)
+        The positions of the entries, from 0.
+    """
+    entries = []
+    for row in range(size):
+        columns = range(row, size) if is_upper else range(row + 1)
+        entries += [(row, column) for column in columns]
+    return entries
 
 
 def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
-    """Return a form whose numbers are some entries of a symmetric matrix.
+    """Return the form that writes a symmetric matrix as the entries of one triangle.
 
     Parameters
     ----------
@@ -865,32 +445,31 @@ def _symmetric_form(indices: list[MatrixIndex], name: str) -> Form:
     Returns
     -------
     Form
-        The form, whose names of columns may be such as "xx", "C21" or "c_1_2".
+        The form. It knows names of columns such as "xx", "C21" or "c_1_2".
     """
     # A sample record: ones on the diagonal and small entries beside it give a positive
     # definite matrix.
-    near_identity = np.array(
-        [1.0 if row == column else 0.1 / len(indices) for row, column in indices]
-    )
-    order_tests: list[OrderTest] = [partial(_matrix_entries_in_order, indices)]
+    is_diagonal = np.array([row == column for row, column in indices])
+    near_identity = np.where(is_diagonal, 1.0, 0.1 / len(indices))
+
+    order_tests: list[OrderTest] = [partial(matrix_entries_in_order, indices)]
     if len(indices) == 6:
+        # The columns of a 3 x 3 matrix may be called xx, xy and so on.
         axes = [("xyz"[row], "xyz"[column]) for row, column in indices]
         patterns = [f"({a}{b}|{b}{a})$" for a, b in axes]
-        order_tests.append(_order_by_patterns(*patterns))
-    points = partial(_nan_where_invalid, partial(_symmetric_matrices, indices))
+        order_tests.append(order_test_by_patterns(*patterns))
+
+    points = partial(nan_where_invalid, partial(symmetric_matrices, indices))
     return Form(name, (len(indices),), points, near_identity, tuple(order_tests))
 
 
 def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | None:
-    """Return a form of k landmarks in the plane, for points of shape (k, 2).
-
-    Its order is x1, x2, …, y1, y2, … with `axis_by_axis`, and x1, y1, x2, y2, …
-    otherwise.
+    """Return the form that writes k landmarks in the plane as 2k coordinates.
 
     Parameters
     ----------
     axis_by_axis : bool
-        Whether all x come before all y; otherwise they alternate.
+        Whether the order is x1, x2, …, y1, y2, … rather than x1, y1, x2, y2, …
     name : str
         The name of the form.
     point_shape : tuple of int
@@ -903,15 +482,17 @@ def _landmark_form(axis_by_axis: bool, name: str, point_shape: Shape) -> Form | 
     """
     if len(point_shape) != 2 or point_shape[1] != 2:
         return None
-    order_tests = (partial(_landmarks_in_order, axis_by_axis),)
-    if axis_by_axis:
-        points = partial(
-            _nan_where_invalid,
-            lambda records: _centered_unit_landmarks(records.swapaxes(1, 2)),
-        )
-        return Form(name, (2, point_shape[0]), points, order_tests=order_tests)
-    points = partial(_nan_where_invalid, _centered_unit_landmarks)
-    return Form(name, point_shape, points, order_tests=order_tests)
+    order_tests = (partial(landmarks_in_order, axis_by_axis),)
+    if not axis_by_axis:
+        points = partial(nan_where_invalid, centered_unit_landmarks)
+        return Form(name, point_shape, points, order_tests=order_tests)
+
+    def points_from_axes(records: np.ndarray) -> np.ndarray:
+        """Map records of shape (n, 2, k), all x and then all y, to landmarks."""
+        return centered_unit_landmarks(records.swapaxes(1, 2))
+
+    points = partial(nan_where_invalid, points_from_axes)
+    return Form(name, (2, point_shape[0]), points, order_tests=order_tests)
 
 
 # The orders in which programs write the six entries of a symmetric 3 x 3 matrix.
@@ -921,74 +502,31 @@ DIAGONAL_FIRST = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
 
 _RADIANS_PER_DEGREE = np.pi / 180
 
-# What latitudes and longitudes are called in headers: English and most Romance
-# languages, German, Dutch, Scandinavian, Finnish, Polish, Czech, Hungarian, Turkish,
-# Russian, Greek, Chinese and Japanese, Korean.
-_LATITUDE = (
-    "(?<!co)(?<!co-)lat|(?<!ko)breite|breedte|bredd|leveys|szeroko|šířka|sirka|széless|szeless|enlem|широт|πλάτο"
-    "|πλατο|纬度|緯度|위도|^φ$|^phi$"
-)
-_LONGITUDE = (
-    "lo?n|länge|laenge|lengte|lengde|længde|längd|pituus|długo|dlugo|délka|delka|hosszú"
-    "|hosszu|boylam|долгот|μήκο|μηκο|经度|經度|経度|경도|^λ$|^lambda$"
-)
-
-
-# What geologists call the angles of directions and planes. An abbreviation such as
-# "dec." ends there or goes on as "decl…".
-_COLATITUDE = "co-?lat|kobreite|ko-?lat|polabstand"
-_DECLINATION = "d[eé][ck](l|[^a-z]|$)|偏角"
-_INCLINATION = "in[ck](l|[^a-z]|$)|伏角"
-_TREND = "trend|azim|plunge.?az|^az([^a-z]|$)|streichrichtung|abtauchrichtung"
-_PLUNGE = "plunge(?!.?az)|abtauchen|abtauchwinkel"
-_DIP_DIRECTION = "dip.?dir|dip.?az|fallrichtung|einfallsrichtung"
-_DIP = "^dip(?!.?(dir|az))|^(ein)?fallen|fallwinkel|einfallswinkel|buzamiento|pendage"
-
-
-def _refuse_names(pattern: str) -> OrderTest:
-    """Return a test that is False where a column's name shows another quantity.
-
-    Parameters
-    ----------
-    pattern : str
-        A regular expression for names that no column of the form may have, such as
-        those of colatitudes where latitudes are meant.
-
-    Returns
-    -------
-    callable
-        It takes the names of the columns, and returns False or None (no objection).
-    """
-    compiled = re.compile(pattern)
-
-    def is_in_order(names: list[str]) -> bool | None:
-        """Return False if a name shows another quantity, and None otherwise."""
-        return False if any(compiled.search(name) for name in names) else None
-
-    return is_in_order
-
 
 def _latlon_form(radians_per_unit: float) -> FormBuilder:
-    """Return the builder of a form of latitudes and longitudes in a unit.
+    """Return the builder of the form "latitude, longitude" for points of S².
 
-    An inclination or plunge may be read as the latitude, and a declination or trend as
-    the longitude; the dip of a plane may not.
+    Columns of inclinations (or plunges) and declinations (or trends) may be read in
+    this form too; columns of colatitudes, or of the dips of planes, are refused.
 
     Parameters
     ----------
     radians_per_unit : float
         The unit of angles: 1 for radians, π/180 for degrees.
     """
+    refuse_other_angles = order_test_against_names(
+        f"{COLATITUDE}|{DIP_DIRECTION}|{DIP}"
+    )
+    geologists_order = order_test_by_patterns(
+        f"{INCLINATION}|{PLUNGE}", f"{DECLINATION}|{TREND}"
+    )
     return _form_for_shape(
         (2,),
         (3,),
-        partial(_points_from_latlon, radians_per_unit),
-        _LATITUDE,
-        _LONGITUDE,
-        further_tests=(
-            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
-            _order_by_patterns(f"{_INCLINATION}|{_PLUNGE}", f"{_DECLINATION}|{_TREND}"),
-        ),
+        partial(points_from_latlon, radians_per_unit),
+        LATITUDE,
+        LONGITUDE,
+        further_tests=(refuse_other_angles, geologists_order),
     )
 
 
@@ -998,47 +536,47 @@ FORMS: dict[str, FormBuilder] = {
     "colatlon-degrees": _form_for_shape(
         (2,),
         (3,),
-        partial(_points_from_colatlon, _RADIANS_PER_DEGREE),
-        _COLATITUDE,
-        _LONGITUDE,
+        partial(points_from_colatlon, _RADIANS_PER_DEGREE),
+        COLATITUDE,
+        LONGITUDE,
         further_tests=(
-            _refuse_names(f"{_LATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
-            _refuse_names(f"{_DECLINATION}|{_INCLINATION}|{_TREND}|{_PLUNGE}"),
+            order_test_against_names(f"{LATITUDE}|{DIP_DIRECTION}|{DIP}"),
+            order_test_against_names(f"{DECLINATION}|{INCLINATION}|{TREND}|{PLUNGE}"),
         ),
     ),
     "decinc-degrees": _form_for_shape(
         (2,),
         (3,),
-        partial(_points_from_decinc, _RADIANS_PER_DEGREE),
-        _DECLINATION,
-        _INCLINATION,
+        partial(points_from_decinc, _RADIANS_PER_DEGREE),
+        DECLINATION,
+        INCLINATION,
         further_tests=(
-            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
-            _refuse_names(f"{_LATITUDE}|{_LONGITUDE}"),
-            _order_by_patterns(_TREND, _PLUNGE),
+            order_test_against_names(f"{COLATITUDE}|{DIP_DIRECTION}|{DIP}"),
+            order_test_against_names(f"{LATITUDE}|{LONGITUDE}"),
+            order_test_by_patterns(TREND, PLUNGE),
         ),
     ),
     "trend-plunge-degrees": _form_for_shape(
         (2,),
         (3,),
-        partial(_points_from_decinc, _RADIANS_PER_DEGREE),
-        _TREND,
-        _PLUNGE,
+        partial(points_from_decinc, _RADIANS_PER_DEGREE),
+        TREND,
+        PLUNGE,
         further_tests=(
-            _refuse_names(f"{_COLATITUDE}|{_DIP_DIRECTION}|{_DIP}"),
-            _refuse_names(f"{_LATITUDE}|{_LONGITUDE}"),
-            _order_by_patterns(_DECLINATION, _INCLINATION),
+            order_test_against_names(f"{COLATITUDE}|{DIP_DIRECTION}|{DIP}"),
+            order_test_against_names(f"{LATITUDE}|{LONGITUDE}"),
+            order_test_by_patterns(DECLINATION, INCLINATION),
         ),
     ),
     "dipdir-dip-degrees": _form_for_shape(
         (2,),
         (3,),
-        partial(_normals_from_planes, _RADIANS_PER_DEGREE),
-        _DIP_DIRECTION,
-        _DIP,
+        partial(normals_from_planes, _RADIANS_PER_DEGREE),
+        DIP_DIRECTION,
+        DIP,
         further_tests=(
-            _refuse_names(f"{_DECLINATION}|{_INCLINATION}|{_TREND}|{_PLUNGE}"),
-            _refuse_names(f"{_LATITUDE}|{_LONGITUDE}|{_COLATITUDE}"),
+            order_test_against_names(f"{DECLINATION}|{INCLINATION}|{TREND}|{PLUNGE}"),
+            order_test_against_names(f"{LATITUDE}|{LONGITUDE}|{COLATITUDE}"),
         ),
     ),
     "angles-degrees": partial(_vector_form, partial(np.multiply, _RADIANS_PER_DEGREE)),
@@ -1046,26 +584,26 @@ FORMS: dict[str, FormBuilder] = {
     "quaternion-wxyz": _form_for_shape(
         (4,),
         (3, 3),
-        partial(_rotations_from_quaternions, [0, 1, 2, 3]),
+        partial(rotations_from_quaternions, [0, 1, 2, 3]),
         *("w$", "x$", "y$", "z$"),
     ),
     "quaternion-xyzw": _form_for_shape(
         (4,),
         (3, 3),
-        partial(_rotations_from_quaternions, [3, 0, 1, 2]),
+        partial(rotations_from_quaternions, [3, 0, 1, 2]),
         *("x$", "y$", "z$", "w$"),
     ),
     "rotvec-degrees": _form_for_shape(
-        (3,), (3, 3), partial(_rotations_from_vectors, _RADIANS_PER_DEGREE)
+        (3,), (3, 3), partial(rotations_from_vectors, _RADIANS_PER_DEGREE)
     ),
     "rotvec-radians": _form_for_shape(
-        (3,), (3, 3), partial(_rotations_from_vectors, 1.0)
+        (3,), (3, 3), partial(rotations_from_vectors, 1.0)
     ),
     "axis-angle-degrees": _form_for_shape(
-        (4,), (3, 3), partial(_rotations_from_axis_angle, _RADIANS_PER_DEGREE)
+        (4,), (3, 3), partial(rotations_from_axis_angle, _RADIANS_PER_DEGREE)
     ),
     "axis-angle-radians": _form_for_shape(
-        (4,), (3, 3), partial(_rotations_from_axis_angle, 1.0)
+        (4,), (3, 3), partial(rotations_from_axis_angle, 1.0)
     ),
     # The order of dipy, ANTs and NIfTI's symmetric matrices, that of FSL, that of
     # MRtrix.
@@ -1076,12 +614,12 @@ FORMS: dict[str, FormBuilder] = {
     "landmarks-xxyy": partial(_landmark_form, True),
     "upper": partial(_triangle_form, True),
     "lower": partial(_triangle_form, False),
-    "counts": partial(_vector_form, _proportions),
+    "counts": partial(_vector_form, proportions),
 }
 """The builder of each form by the form's name.
 
-A builder takes the name and the shape of a point, and returns a `Form`, or None where
-no point of this shape is written so.
+A builder takes the name and the shape of a point, and returns a `Form`, or None if
+points of this shape cannot be written in it.
 
 - `latlon-degrees`, `latlon-radians`: latitude, longitude, on S².
 - `colatlon-degrees`: colatitude (the angle from the north pole), longitude, on S².

@@ -55,13 +55,13 @@ Frame = PandasFrame | PolarsFrame | ArrowTable
 
 
 def frame_records(
-    where: str, table: Frame, shape: tuple[int, ...], options: ReadOptions
+    source_name: str, table: Frame, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
     """Convert the records of a frame to an array of floats.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the frame in error messages.
     table : frame
         A table with one row for each record. Its columns hold the entries of a record
@@ -77,7 +77,7 @@ def frame_records(
         The records, flat if each column is one entry. A cell that is not a number is
         NaN.
     """
-    positions = find_record_columns(where, table, shape, options)
+    positions = find_record_columns(source_name, table, shape, options)
     if len(positions) < prod(shape):
         return stack_records(_column_at(table, positions[0]), shape)
 
@@ -86,7 +86,7 @@ def frame_records(
 
 
 def find_record_columns(
-    where: str, table: Frame, shape: tuple[int, ...], options: ReadOptions
+    source_name: str, table: Frame, shape: tuple[int, ...], options: ReadOptions
 ) -> list[int]:
     """Return the positions of the columns that hold the records.
 
@@ -96,7 +96,7 @@ def find_record_columns(
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     table : frame or pyarrow table
         The table with the records.
@@ -121,16 +121,16 @@ def find_record_columns(
     is_stated = options.columns is not None or len(names) == 1
     is_one_column = len(columns) == 1 and not is_range(columns[0], names)
     if prod(shape) > 1 and is_stated and is_one_column:
-        return select_columns(where, names, ReadOptions(columns=columns), 1)
-    return select_columns(where, names, options, prod(shape))
+        return select_columns(source_name, names, ReadOptions(columns=columns), 1)
+    return select_columns(source_name, names, options, prod(shape))
 
 
-def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
+def frame_column(source_name: str, table: Any, column: str | int) -> np.ndarray:
     """Return one column of a frame, by its name or its position from 0.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     table : frame or pyarrow table
         The table with the records.
@@ -149,11 +149,11 @@ def frame_column(where: str, table: Any, column: str | int) -> np.ndarray:
     """
     if not isinstance(table, Frame):
         raise ParameterError(
-            f"{where} is of type {type(table).__name__}; a column is read from a frame or "
+            f"{source_name} is of type {type(table).__name__}; a column is read from a frame or "
             "a file"
         )
     names = column_names(table)
-    (position,) = select_columns(where, names, ReadOptions(columns=[column]), 1)
+    (position,) = select_columns(source_name, names, ReadOptions(columns=[column]), 1)
     return _column_at(table, position)
 
 
@@ -310,7 +310,7 @@ def _is_conversion_error(error: BaseException) -> bool:
     Parameters
     ----------
     error : BaseException
-        What a library raised.
+        The error that a library raised.
     """
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
@@ -390,7 +390,7 @@ def _replace_type(dtype: Any, replaced_types: tuple[Any, ...], new_type: Any) ->
     replaced_types : tuple of polars data types
         The types that are replaced, at every depth of lists, arrays and structures.
     new_type : polars data type
-        What takes their place.
+        The type that takes their place.
 
     Returns
     -------

@@ -109,7 +109,7 @@ class EncodedLabels(NamedTuple):
 def _encode_public_labels(y: Any, n: int) -> EncodedLabels:
     """Convert public labels to codes, the positions in the list of their classes.
 
-    The classes are those that occur, in order. Missing labels, and labels of types that
+    The classes are the distinct labels, in order. Missing labels, and labels of types that
     have no order, are refused.
 
     Parameters
@@ -332,13 +332,12 @@ def _find_codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _label_key(label: Any) -> float | str | None:
-    """Return a number or a text by which a label is compared; None if it has neither.
+    """Return a key such that labels of one class have equal keys; never raise.
 
     One odd label changes the type of its column when a table is read: 1 becomes 1.0
     beside a missing value, and "1" beside a text. So a text that spells a number stands
     for that number, and True for 1. Numbers that are not whole are compared by 12
-    digits, because libraries may read the last digits differently. No label raises an
-    error.
+    digits, because libraries may read the last digits differently.
 
     Parameters
     ----------
@@ -348,27 +347,39 @@ def _label_key(label: Any) -> float | str | None:
     Returns
     -------
     float, str or None
-        Labels of one class have the same key.
+        The number, or else the text; None if the label is neither, or is missing.
     """
     try:
-        if isinstance(label, np.ndarray) and label.ndim == 0:
-            label = label.item()
-        if isinstance(label, bytes):
-            label = label.decode()
-        if isinstance(label, str):
-            label = label.strip()
-            if label.lower() in _TRUTH_VALUES:
-                return _TRUTH_VALUES[label.lower()]
-        number = to_float(label)
-        is_nan = number != number
-        if not is_nan:
+        value = _plain_value(label)
+        number = to_float(value)
+        is_number = number == number  # False for NaN only
+        if is_number:
             is_whole = number == np.rint(number)
             return number if is_whole else float(f"{number:.12g}")
-        is_text = isinstance(label, str) and label.lstrip("+-").lower() != "nan"
-        return label if is_text else None
+        if not isinstance(value, str) or value.lstrip("+-").lower() == "nan":
+            return None
+        return value
     except Exception:
         # A label may be any object, and looking at it may raise anything.
         return None
+
+
+def _plain_value(label: Any) -> Any:
+    """Return a label as a number or a stripped text, where it stands for one.
+
+    Parameters
+    ----------
+    label : object
+        A label of any type, such as b" true ", which becomes the number of True.
+    """
+    if isinstance(label, np.ndarray) and label.ndim == 0:
+        label = label.item()
+    if isinstance(label, bytes):
+        label = label.decode()
+    if isinstance(label, str):
+        label = label.strip()
+        return _TRUTH_VALUES.get(label.lower(), label)
+    return label
 
 
 def _encode_distinct(labels: np.ndarray) -> EncodedLabels:

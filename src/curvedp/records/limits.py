@@ -20,6 +20,11 @@ DEFAULT_LIMIT = 1 << 30
 # factor of 2 to 10; what shrinks more than this was made to.
 LARGEST_RATIO = 16
 
+# Parquet and zarr files with more bytes of doubles than this become dask arrays: 1 GiB.
+STREAMED = 1 << 30
+
+BYTES_PER_DOUBLE = 8
+
 # Users of the command line and the studio raise the limit with this variable, in bytes.
 VARIABLE = "CURVEDP_MAX_UNPACKED"
 
@@ -32,8 +37,9 @@ def unpacked_limit(path: Path, max_unpacked: int | None = None) -> int:
     path : Path
         The file, or the folder of a zarr array.
     max_unpacked : int, optional
-        What the caller allows. Otherwise the environment's `CURVEDP_MAX_UNPACKED` does,
-        and where that is not set, the larger of 1 GiB and 16 times the file's size.
+        The limit that the caller sets. By default it is the environment's
+        `CURVEDP_MAX_UNPACKED` or, if that is not set, the larger of 1 GiB and 16 times
+        the file's size.
 
     Returns
     -------

@@ -258,7 +258,7 @@ def open_unpacked(path: Path) -> BinaryFile:
 
 
 def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
-    """Find out the byte order of a file's encoding.
+    """Return a file's encoding with its byte order, and the mark that states it.
 
     Parameters
     ----------
@@ -281,20 +281,23 @@ def _byte_order(path: Path, name: str, start: bytes) -> tuple[str, bytes]:
     ParameterError
         If the encoding leaves the byte order open and the file has no mark.
     """
-    if name in _MARKED:
-        for mark, ordered in _MARKED[name].items():
-            if start.startswith(mark):
-                return ordered, mark
-        if not start:
-            return f"{name}-le", b""
-        raise ParameterError(
-            f"needs a byte order mark, which {path.name} does not have: "
-            f"say '{name}-le' or '{name}-be'",
-            parameter="encoding",
-            value=name,
-        )
-    mark = "\ufeff".encode(name) if name.startswith("utf") else b""
-    return name, mark if mark and start.startswith(mark) else b""
+    if name not in _MARKED:
+        optional_mark = "\ufeff".encode(name) if name.startswith("utf") else b""
+        has_mark = start.startswith(optional_mark)
+        return name, optional_mark if has_mark else b""
+
+    for mark, name_with_order in _MARKED[name].items():
+        if start.startswith(mark):
+            return name_with_order, mark
+    is_empty_file = not start
+    if is_empty_file:
+        return f"{name}-le", b""
+    raise ParameterError(
+        f"needs a byte order mark, which {path.name} does not have: "
+        f"say '{name}-le' or '{name}-be'",
+        parameter="encoding",
+        value=name,
+    )
 
 
 def _raw_lines(
@@ -344,7 +347,7 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
     file : binary file
         The open file.
     start : bytes
-        What was read of it before.
+        The bytes of the file that were read before.
     size : int
         How many bytes one unit of the encoding has.
 
@@ -356,7 +359,7 @@ def _whole_units(file: BinaryFile, start: bytes, size: int) -> Iterator[bytes]:
     Raises
     ------
     ParameterError
-        If the file's length is not such a multiple.
+        If the length of the file is not a multiple of `size`.
     """
     block = start
     while True:

@@ -7,22 +7,24 @@ post-processing and costs no privacy.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.transform import Rotation
+import scipy  # scipy.spatial is loaded by its first use
 
 from curvedp.geometry import KendallShapes
 from curvedp.geometry.manifold import Manifold
+from curvedp.records.form_points import MatrixIndex
 from curvedp.records.forms import (
     DIAGONAL_FIRST,
     FORMS,
     LOWER_TRIANGLE,
     UPPER_TRIANGLE,
-    MatrixIndex,
+    triangle_entries,
 )
 
-# A point of at most this many numbers is told in a sentence, in the records' form.
+# A point of at most this many numbers is written as a sentence, in the records' form.
 _MAX_IN_SENTENCE = 6
 
 # How far from its space a released point may be by rounding.
@@ -62,12 +64,13 @@ class OutputForm(NamedTuple):
         str
             Names and numbers with six digits.
         """
-        unit = "°" if self.name is not None and "degrees" in self.name else ""
+        is_in_degrees = self.name is not None and "degrees" in self.name
         phrases = []
         for column, number in zip(self.columns, self.numbers(point), strict=True):
+            # The axis of a rotation is a unit vector, whose entries are not angles.
             is_angle = not column.startswith("axis")
-            number_unit = unit if is_angle else ""
-            phrases.append(f"{_name_without_unit(column)} {number:.6g}{number_unit}")
+            degree_sign = "°" if is_in_degrees and is_angle else ""
+            phrases.append(f"{_name_without_unit(column)} {number:.6g}{degree_sign}")
         return ", ".join(phrases)
 
 
@@ -96,32 +99,14 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
     >>> form.sentence(np.array([0.0, 1.0, 0.0]))
     'latitude 0°, longitude 90°'
     """
-    if name in ("latlon-degrees", "latlon-radians"):
-        unit = name.removeprefix("latlon-")
-        columns: tuple[str, ...] = (f"latitude_{unit}", f"longitude_{unit}")
-        return OutputForm(
-            name, columns, partial(_latitude_longitude, _units_per_radian(name))
-        )
     if name in _DIRECTION_COLUMNS:
         columns, numbers = _DIRECTION_COLUMNS[name]
         return OutputForm(name, columns, numbers)
-    if name in ("angles-degrees", "angles-radians"):
-        unit = name.removeprefix("angles-")
-        columns = tuple(f"angle{k}_{unit}" for k in range(1, manifold.dim + 1))
-        return OutputForm(name, columns, partial(np.multiply, _units_per_radian(name)))
+    if name in _FORMS_OF_ANGLES:
+        return _angle_output(name, manifold)
     if name in ("quaternion-wxyz", "quaternion-xyzw"):
         order = name.removeprefix("quaternion-")
         return OutputForm(name, tuple(order), partial(_quaternion, order))
-    if name in ("rotvec-degrees", "rotvec-radians"):
-        unit = name.removeprefix("rotvec-")
-        columns = tuple(f"rotation_{axis}_{unit}" for axis in "xyz")
-        return OutputForm(
-            name, columns, partial(_rotation_vector, _units_per_radian(name))
-        )
-    if name in ("axis-angle-degrees", "axis-angle-radians"):
-        unit = name.removeprefix("axis-angle-")
-        columns = ("axis_x", "axis_y", "axis_z", f"angle_{unit}")
-        return OutputForm(name, columns, partial(_axis_angle, _units_per_radian(name)))
     if name in ("landmarks", "landmarks-xxyy"):
         return _landmark_output(name, manifold)
 
@@ -129,6 +114,46 @@ def output_form(name: str | None, manifold: Manifold) -> OutputForm:
     if indices is not None:
         return _triangle_output(name, indices)
     return OutputForm(None, _entry_names(manifold.point_shape), np.ravel)
+
+
+# The forms that exist in degrees and in radians.
+_FORMS_OF_ANGLES = frozenset(
+    f"{quantity}-{unit}"
+    for quantity in ("latlon", "angles", "rotvec", "axis-angle")
+    for unit in ("degrees", "radians")
+)
+
+
+def _angle_output(name: str, manifold: Manifold) -> OutputForm:
+    """Return how points are written in a form of angles, in degrees or radians.
+
+    Parameters
+    ----------
+    name : str
+        The name of the form, such as "rotvec-degrees".
+    manifold : Manifold
+        The space of the points, whose dimension is the number of angles on a torus.
+
+    Returns
+    -------
+    OutputForm
+        Names of columns that end in the unit, and the map from a point to the numbers.
+    """
+    quantity, _, unit = name.rpartition("-")
+    units_per_radian = 180 / np.pi if unit == "degrees" else 1.0
+    if quantity == "latlon":
+        columns: tuple[str, ...] = (f"latitude_{unit}", f"longitude_{unit}")
+        numbers: NumberMap = partial(_latitude_longitude, units_per_radian)
+    elif quantity == "angles":
+        columns = tuple(f"angle{k}_{unit}" for k in range(1, manifold.dim + 1))
+        numbers = partial(np.multiply, units_per_radian)
+    elif quantity == "rotvec":
+        columns = tuple(f"rotation_{axis}_{unit}" for axis in "xyz")
+        numbers = partial(_rotation_vector, units_per_radian)
+    else:
+        columns = ("axis_x", "axis_y", "axis_z", f"angle_{unit}")
+        numbers = partial(_axis_angle, units_per_radian)
+    return OutputForm(name, columns, numbers)
 
 
 def form_of_columns(columns: tuple[str, ...], manifold: Manifold) -> str | None:
@@ -198,17 +223,6 @@ def _name_without_unit(column: str) -> str:
         The name of a column of a file, such as "latitude_degrees".
     """
     return column.removesuffix("_degrees").removesuffix("_radians").replace("_", " ")
-
-
-def _units_per_radian(name: str) -> float:
-    """Return how many units of angle one radian is: 180/π for forms in degrees.
-
-    Parameters
-    ----------
-    name : str
-        The name of a form, which ends in its unit.
-    """
-    return 180 / np.pi if name.endswith("degrees") else 1.0
 
 
 def _latitude_longitude(units_per_radian: float, point: np.ndarray) -> np.ndarray:
@@ -307,7 +321,7 @@ def _quaternion(order: str, rotation: np.ndarray) -> np.ndarray:
     rotation : array of shape (3, 3)
         The rotation matrix.
     """
-    xyzw = Rotation.from_matrix(rotation).as_quat()
+    xyzw = scipy.spatial.transform.Rotation.from_matrix(rotation).as_quat()
     if xyzw[3] < 0:
         xyzw = -xyzw
     return np.asarray(xyzw if order == "xyzw" else np.roll(xyzw, 1))
@@ -323,7 +337,10 @@ def _rotation_vector(units_per_radian: float, rotation: np.ndarray) -> np.ndarra
     rotation : array of shape (3, 3)
         The rotation matrix.
     """
-    return np.asarray(units_per_radian * Rotation.from_matrix(rotation).as_rotvec())
+    return np.asarray(
+        units_per_radian
+        * scipy.spatial.transform.Rotation.from_matrix(rotation).as_rotvec()
+    )
 
 
 def _axis_angle(units_per_radian: float, rotation: np.ndarray) -> np.ndarray:
@@ -341,7 +358,7 @@ def _axis_angle(units_per_radian: float, rotation: np.ndarray) -> np.ndarray:
     array of shape (4,)
         The axis, then the angle.
     """
-    vector = Rotation.from_matrix(rotation).as_rotvec()
+    vector = scipy.spatial.transform.Rotation.from_matrix(rotation).as_rotvec()
     angle = float(np.linalg.norm(vector))
     axis = vector / angle if angle > 0 else np.array([1.0, 0.0, 0.0])
     return np.append(axis, units_per_radian * angle)
@@ -362,13 +379,25 @@ def _landmark_output(name: str, manifold: Manifold) -> OutputForm:
     OutputForm
         Names such as "x1", and the map from a shape to these coordinates.
     """
-    n_landmarks = manifold.point_shape[0]
-    numbers = range(1, n_landmarks + 1)
+    numbers = range(1, manifold.point_shape[0] + 1)
+    x_columns = [f"x{number}" for number in numbers]
+    y_columns = [f"y{number}" for number in numbers]
     if name == "landmarks-xxyy":
-        columns = tuple(f"{axis}{k}" for axis in "xy" for k in numbers)
-        return OutputForm(name, columns, lambda point: np.ravel(point.T))
-    columns = tuple(f"{axis}{k}" for k in numbers for axis in "xy")
-    return OutputForm(name, columns, np.ravel)
+        columns = (*x_columns, *y_columns)
+        return OutputForm(name, columns, _coordinates_axis_by_axis)
+    pairs = zip(x_columns, y_columns, strict=True)
+    return OutputForm(name, tuple(chain.from_iterable(pairs)), np.ravel)
+
+
+def _coordinates_axis_by_axis(landmarks: np.ndarray) -> np.ndarray:
+    """Return the coordinates of landmarks, shape (k, 2): all x, and then all y.
+
+    Parameters
+    ----------
+    landmarks : array of shape (k, 2)
+        The landmarks.
+    """
+    return np.ravel(landmarks.T)
 
 
 def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex] | None:
@@ -393,11 +422,9 @@ def _triangle_indices(name: str | None, manifold: Manifold) -> list[MatrixIndex]
     }
     if name in indices_of_tensors:
         return indices_of_tensors[name]
-    size = range(manifold.point_shape[0])
-    if name == "upper":
-        return [(row, column) for row in size for column in size if row <= column]
-    if name == "lower":
-        return [(row, column) for row in size for column in size if column <= row]
+    if name in ("upper", "lower"):
+        size = manifold.point_shape[0]
+        return triangle_entries(size, is_upper=name == "upper")
     return None
 
 
@@ -466,14 +493,14 @@ def align_to_center(
 def is_point_of(manifold: Manifold, value: np.ndarray) -> bool:
     """Return whether a released value is one point of a space.
 
-    A velocity or a variance is none, and has no form in which it could be written.
+    A velocity or a variance is not a point, so no form applies to it.
 
     Parameters
     ----------
     manifold : Manifold
         The space of the records.
     value : array
-        What was released.
+        The released value.
     """
     is_shaped = np.shape(value) == manifold.point_shape
     return bool(is_shaped and np.all(manifold.residual(value) <= _POINT_TOLERANCE))
@@ -492,7 +519,7 @@ def value_lines(
     manifold : Manifold
         The space of the records.
     value : array
-        What was released; only a point of the space has a form.
+        The released value; only a point of the space has a form.
     form : str or None
         The form in which the records were written.
     center : array or None

@@ -35,7 +35,7 @@ def encode_persons(
     min_persons : int
         The smallest number of people that is accepted.
     parameter : str
-        What the caller calls `groups`, for error messages.
+        The caller's name for `groups`, for error messages.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def _codes_by_equality(ids: np.ndarray, parameter: str) -> np.ndarray:
     ids : array of object
         The id of each record's person.
     parameter : str
-        What the caller calls the ids, for error messages.
+        The caller's name for the ids, for error messages.
 
     Returns
     -------
@@ -127,41 +127,48 @@ def _refuse_two_ids_of_one_person(ids: np.ndarray, parameter: str) -> None:
     ids : array of object
         The id of each record's person.
     parameter : str
-        What the caller calls the ids, for error messages.
+        The caller's name for the ids, for error messages.
 
     Raises
     ------
     ParameterError
         If there are two such ids. The ids are not quoted.
     """
-    if ids.dtype.kind not in "OUS":
-        return
-    distinct_ids = set(ids.tolist())
-    texts = [
-        person_id.decode(errors="replace")
-        if isinstance(person_id, bytes)
-        else person_id
-        for person_id in distinct_ids
-        if isinstance(person_id, str | bytes)
-    ]
-    stripped_texts = {text.strip() for text in texts}
-    other_ids = {
-        person_id
-        for person_id in distinct_ids
-        if not isinstance(person_id, str | bytes)
-    }
-
-    # An id such as 7 may also be spelled by a text such as "7" or "7.0".
-    spelled_numbers = {to_float(text) for text in stripped_texts}
-    is_spelled_twice = any(
-        str(person_id) in stripped_texts or to_float(person_id) in spelled_numbers
-        for person_id in other_ids
-    )
-    if is_spelled_twice or len(stripped_texts) < len(texts):
+    has_texts = ids.dtype.kind in "OUS"
+    if has_texts and _has_two_spellings(set(ids.tolist())):
         raise ParameterError(
             f"{parameter} has ids that differ only in their type or in blanks, such as 7 "
             "and '7', which may be one person; give all as texts without blanks around them"
         )
+
+
+def _has_two_spellings(distinct_ids: set[Any]) -> bool:
+    """Return whether two ids differ only in their type or in blanks, as 7 and "7 " do.
+
+    Parameters
+    ----------
+    distinct_ids : set
+        The ids of all people, of any types.
+    """
+    texts = []
+    other_ids = []
+    for person_id in distinct_ids:
+        if isinstance(person_id, bytes):
+            texts.append(person_id.decode(errors="replace"))
+        elif isinstance(person_id, str):
+            texts.append(person_id)
+        else:
+            other_ids.append(person_id)
+
+    stripped_texts = {text.strip() for text in texts}
+    if len(stripped_texts) < len(texts):
+        return True
+    # A number such as 7 may also be spelled by a text such as "7" or "7.0".
+    spelled_numbers = {to_float(text) for text in stripped_texts}
+    return any(
+        str(person_id) in stripped_texts or to_float(person_id) in spelled_numbers
+        for person_id in other_ids
+    )
 
 
 def person_means(
@@ -246,13 +253,11 @@ def _mean_of_person(manifold: Manifold, records: np.ndarray) -> np.ndarray:
 
 
 def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Scale records so that each person contributes the mean of xxᵀ over their own.
+    """Scale rows so that Σ xxᵀ over all rows x is a sum of one mean for each person.
 
-    The records x are vectors, and Σ xxᵀ over the result is a sum with one bounded term
-    for each person. Let a person have k rows, of which the first m = min(k,
-    `MAX_ROWS_PER_PERSON`) count. The result holds x/√m for each of these rows x, so
-    that Σ xxᵀ over the result is the sum over all people of the mean of xxᵀ over their
-    rows.
+    Of a person's k rows, the first m = min(k, `MAX_ROWS_PER_PERSON`) are kept and
+    divided by √m. In Σ xxᵀ over the result, each person then contributes the mean of
+    xxᵀ over their rows, which is bounded however many rows they have.
 
     Parameters
     ----------
@@ -272,7 +277,8 @@ def person_rows(rows: np.ndarray, codes: np.ndarray) -> np.ndarray:
     first_rows = np.cumsum(row_counts) - row_counts
     rank_within_person = np.arange(len(codes)) - first_rows[codes[by_person]]
 
-    counted_rows = np.sort(by_person[rank_within_person < MAX_ROWS_PER_PERSON])
-    divisors = np.sqrt(np.minimum(row_counts, MAX_ROWS_PER_PERSON)[codes[counted_rows]])
+    kept_rows = np.sort(by_person[rank_within_person < MAX_ROWS_PER_PERSON])
+    kept_counts = np.minimum(row_counts, MAX_ROWS_PER_PERSON)
+    divisors = np.sqrt(kept_counts[codes[kept_rows]])
     with numerical_silence():  # A quotient may underflow.
-        return np.asarray(rows[counted_rows] / divisors[:, None])
+        return np.asarray(rows[kept_rows] / divisors[:, np.newaxis])

@@ -35,7 +35,7 @@ class ConvertibleToArray(Protocol):
 
 
 def to_float_records(
-    where: str,
+    source_name: str,
     X: Any,
     shape: tuple[int, ...],
     options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen, so one default serves all
@@ -44,7 +44,7 @@ def to_float_records(
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : array, frame, series, list or rotation of SciPy
         The records. Complex numbers are pairs of numbers if the shape ends in 2.
@@ -60,7 +60,7 @@ def to_float_records(
         NaN where there is no number. Records that cannot be arranged in this shape are
         returned in their own shape, and the caller decides whether to refuse them.
     """
-    doubles = _convert(where, X, shape, options)
+    doubles = _convert(source_name, X, shape, options)
     width = prod(shape)
     is_flat = doubles.ndim == 2 and doubles.shape[1] == width
     if is_flat:
@@ -69,13 +69,13 @@ def to_float_records(
 
 
 def _convert(
-    where: str, X: Any, shape: tuple[int, ...], options: ReadOptions
+    source_name: str, X: Any, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
     """Convert records in memory to floats, by the rules for their type.
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : array-like
         The records.
@@ -90,7 +90,7 @@ def _convert(
         The records, flat or of their own shape; NaN where there is no number.
     """
     if isinstance(X, Frame):
-        return frame_records(where, X, shape, options)
+        return frame_records(source_name, X, shape, options)
     if isinstance(X, list | tuple):
         return stack_records(X, shape, _record_keys(shape, options.columns))
     if is_column(X):
@@ -98,15 +98,17 @@ def _convert(
     if is_scipy_rotation(X):
         X = X.as_matrix()
 
-    values = _to_numpy(where, X)
+    values = _to_numpy(source_name, X)
     if values.dtype.kind == "O" and values.ndim == 1:
         return stack_records(values, shape, _record_keys(shape, options.columns))
     if values.dtype.kind == "c" and (*values.shape[1:], 2) == shape:
         return complex_to_pairs(values)
     if options.columns is not None and values.ndim == 2:
         all_positions = list(range(values.shape[1]))
-        values = values[:, select_columns(where, all_positions, options, prod(shape))]
-    return to_floats(where, values)
+        values = values[
+            :, select_columns(source_name, all_positions, options, prod(shape))
+        ]
+    return to_floats(source_name, values)
 
 
 def _column_records(
@@ -115,12 +117,12 @@ def _column_records(
     """Convert a series of pandas, polars or pyarrow, with one cell for each record.
 
     Nothing is refused, because the type of a series is private: one cell can change it.
-    If a record is a pair of numbers, a complex number is such a pair, and so is a real
+    If a record is a pair of numbers, a complex number is a pair too, and so is a real
     number, with imaginary part 0: one complex cell makes all numbers complex.
 
     Parameters
     ----------
-    column : series or array of such a library
+    column : series of pandas or polars, or array of pyarrow
         The records: numbers, or arrays, lists and dictionaries.
     shape : tuple of int
         The shape of one record.
@@ -167,7 +169,7 @@ def _record_keys(
     Raises
     ------
     ParameterError
-        If there are not so many keys as entries.
+        If the number of keys differs from the number of entries.
     """
     if columns is None:
         return None
@@ -181,7 +183,7 @@ def _record_keys(
     return keys
 
 
-def _to_numpy(where: str, X: Any) -> np.ndarray:
+def _to_numpy(source_name: str, X: Any) -> np.ndarray:
     """Convert an array of any library to a NumPy array, and refuse other objects.
 
     NumPy itself would convert an object that is not an array to an array of objects, in
@@ -189,7 +191,7 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
 
     Parameters
     ----------
-    where : str
+    source_name : str
         The name of the records in error messages.
     X : object
         An array of any library.
@@ -206,13 +208,13 @@ def _to_numpy(where: str, X: Any) -> np.ndarray:
     """
     if isinstance(X, np.ma.MaskedArray):
         return X
-    X = refuse_sparse(where, X)
+    X = refuse_sparse(source_name, X)
     is_convertible = isinstance(
         X, ConvertibleToArray | array | memoryview | range | float | int
     )
     if not is_convertible and not is_array_api_obj(X):
         raise ParameterError(
-            f"{where} is of type {type(X).__name__}; records are an array, a frame or a "
+            f"{source_name} is of type {type(X).__name__}; records are an array, a frame or a "
             "list"
         )
     return to_host(X)

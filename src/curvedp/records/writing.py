@@ -47,7 +47,7 @@ def check_writable_form(
 ) -> None:
     """Refuse a file of a kind to which points could not be written.
 
-    It is called before anything is paid for.
+    Commands call this before anything is paid for.
 
     Parameters
     ----------

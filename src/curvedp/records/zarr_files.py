@@ -13,6 +13,7 @@ import struct
 import warnings
 import zlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from io import BytesIO
 from math import prod
 from pathlib import Path
@@ -22,7 +23,11 @@ import numpy as np
 
 from curvedp._validate import shown
 from curvedp.errors import ParameterError
-from curvedp.records.limits import check_unpacked, unpacked_limit
+from curvedp.records import limits
+from curvedp.records.limits import BYTES_PER_DOUBLE, check_unpacked, unpacked_limit
+from curvedp.records.lines import BinaryFile
+from curvedp.records.options import ReadOptions
+from curvedp.records.zstd_sizes import zstd_content_size
 
 # Codecs that pack bytes; a chunk goes through one of them at most.
 COMPRESSORS = frozenset({"blosc", "zstd", "gzip", "zlib", "lz4", "bz2"})
@@ -124,6 +129,33 @@ class _ArrayMetadata(NamedTuple):
     def chunk_bytes(self) -> int:
         """Return how many bytes of memory one chunk, or one inner chunk, fills."""
         return prod(self.chunk_shape) * max(self.dtype.itemsize, _WIDEST_NUMBER)
+
+
+def read_zarr(path: Path, options: ReadOptions) -> Any:
+    """Read the zarr array that `options.key` names, or the only one.
+
+    A large array becomes a dask array if dask is installed; without dask it has to fit
+    into memory.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    options : ReadOptions
+        The caller's options for reading the file.
+
+    Returns
+    -------
+    array or dask array
+        The array.
+    """
+    stored = open_zarr(path, options.key, options.max_unpacked)
+    is_large = stored.size * BYTES_PER_DOUBLE > limits.STREAMED
+    if is_large and options.mask is None and find_spec("dask") is not None:
+        import dask.array
+
+        return dask.array.from_zarr(stored)
+    return np.asarray(stored[...])
 
 
 def open_zarr(path: Path, key: str | None, max_unpacked: int | None) -> Any:
@@ -247,7 +279,7 @@ def _read_metadata(path: Path, folder: Path) -> _ArrayMetadata:
     Parameters
     ----------
     path : Path
-        What the caller named, for error messages.
+        The path that the caller named, for error messages.
     folder : Path
         The folder of the array.
     """
@@ -428,27 +460,48 @@ def _check_codecs(path: Path, codecs: list[Codec]) -> _CodecChain:
         If a codec is not in `COMPRESSORS` or `FILTERS`, if it works on anything but
         numbers, or if a codec other than a checksum follows the one that packs.
     """
-    names = [name for name, _ in codecs]
     for name, options in codecs:
-        if name not in COMPRESSORS | FILTERS:
-            known_names = ", ".join(sorted(COMPRESSORS | FILTERS))
-            raise ParameterError(
-                f"{path.name} needs the codec {shown(name)}; these are read: {known_names}"
-            )
-        for option in ("dtype", "astype"):
-            type_name = options.get(option) or "f8"
-            if np.dtype(type_name).kind not in "biuf":
-                _refuse_type(path)
+        _check_codec(path, name, options)
 
+    names = [name for name, _ in codecs]
     has_checksum = names[-1:] == ["crc32c"]
     compressors = [name for name in names if name in COMPRESSORS]
     if not compressors:
         return _CodecChain(None, has_checksum)
 
+    # Only a checksum may follow the compressor.
     names_after_packing = names[names.index(compressors[0]) + 1 :]
     if len(compressors) > 1 or set(names_after_packing) - {"crc32c"}:
         raise ParameterError(f"{path.name} packs its chunks twice, which is not read")
     return _CodecChain(compressors[0], has_checksum)
+
+
+def _check_codec(path: Path, name: str, options: dict[str, Any]) -> None:
+    """Refuse a codec that is unknown or converts to anything but real numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The array's folder, for error messages.
+    name : str
+        The name of the codec.
+    options : dict
+        The options of the codec, as the metadata state them.
+
+    Raises
+    ------
+    ParameterError
+        If the codec is refused.
+    """
+    if name not in COMPRESSORS | FILTERS:
+        known_names = ", ".join(sorted(COMPRESSORS | FILTERS))
+        raise ParameterError(
+            f"{path.name} needs the codec {shown(name)}; these are read: {known_names}"
+        )
+    for option in ("dtype", "astype"):
+        type_name = options.get(option) or "f8"
+        if np.dtype(type_name).kind not in "biuf":
+            _refuse_type(path)
 
 
 def _refuse_type(path: Path) -> NoReturn:
@@ -524,7 +577,7 @@ def _check_chunk_file(path: Path, array: _ArrayMetadata, file: Path) -> None:
     Raises
     ------
     ParameterError
-        If there is such a chunk.
+        If a chunk unpacks to more.
     """
     compressor = array.codecs.compressor
     if compressor is None:
@@ -607,171 +660,31 @@ def _unpacks_within(compressor: str, packed: bytes, limit: int) -> bool:
         declared_size = int(struct.unpack_from("<I", packed, 0)[0])
         return declared_size <= limit
     if compressor == "zstd":
-        content_size = _zstd_content_size(packed)
+        content_size = zstd_content_size(packed)
         return content_size is not None and content_size <= limit
+
     if compressor == "zlib":
         return len(zlib.decompressobj().decompress(packed, limit + 1)) <= limit
-
     if compressor == "gzip":
-        unpacked: Any = gzip.GzipFile(fileobj=BytesIO(packed))
-    else:
-        unpacked = bz2.BZ2File(BytesIO(packed))
-    unpacked_size = 0
+        return _ends_within(gzip.GzipFile(fileobj=BytesIO(packed)), limit)
+    return _ends_within(bz2.BZ2File(BytesIO(packed)), limit)
+
+
+def _ends_within(unpacked: BinaryFile, limit: int) -> bool:
+    """Return whether a stream has at most `limit` bytes, by reading it in blocks.
+
+    Parameters
+    ----------
+    unpacked : binary file
+        The stream, which unpacks a chunk while it is read.
+    limit : int
+        The number of bytes after which reading stops.
+    """
+    size = 0
     with unpacked:
-        while unpacked_size <= limit and (block := unpacked.read(_BLOCK)):
-            unpacked_size += len(block)
-    return unpacked_size <= limit
-
-
-# ---- Zstandard (RFC 8878) ------------------------------------------------------------
-
-# The first bytes of a frame with data, as a little-endian number; and those of a
-# skippable frame, whose last 4 bits may be anything.
-_ZSTD_FRAME = 0xFD2FB528
-_ZSTD_SKIPPABLE = 0x184D2A50
-
-# The type of a block that repeats one byte; the reserved type, which nobody may use.
-_ZSTD_REPEATED_BYTE = 1
-_ZSTD_RESERVED = 3
-
-
-class _ZstdFrameHeader(NamedTuple):
-    """The header of a Zstandard frame (RFC 8878, section 3.1.1.1).
-
-    Attributes
-    ----------
-    size : int
-        How many bytes the header has.
-    content_size : int or None
-        How many bytes the frame says it unpacks to; None if it does not say.
-    has_checksum : bool
-        Whether a checksum of 4 bytes follows the frame's blocks.
-    """
-
-    size: int
-    content_size: int | None
-    has_checksum: bool
-
-
-def _zstd_content_size(packed: bytes) -> int | None:
-    """Return how many bytes a chunk in Zstandard format unpacks to.
-
-    The chunk consists of one or several frames, which a decoder unpacks one after the
-    other. So the sizes that the frames declare are added up.
-
-    Parameters
-    ----------
-    packed : bytes
-        The packed bytes.
-
-    Returns
-    -------
-    int or None
-        None if a frame does not declare its size, or if the bytes are not frames.
-    """
-    total = 0
-    position = 0
-    try:
-        while position < len(packed):
-            (magic,) = struct.unpack_from("<I", packed, position)
-            if magic & ~0xF == _ZSTD_SKIPPABLE:
-                (skipped_bytes,) = struct.unpack_from("<I", packed, position + 4)
-                position += 8 + skipped_bytes
-                continue
-            if magic != _ZSTD_FRAME:
-                return None
-
-            header = _parse_zstd_header(packed, position)
-            if header.content_size is None:
-                return None
-            total += header.content_size
-            position = _end_of_zstd_frame(packed, position, header)
-    except (struct.error, IndexError):  # The chunk ends inside of a frame.
-        return None
-    return total if position == len(packed) else None
-
-
-def _parse_zstd_header(packed: bytes, start: int) -> _ZstdFrameHeader:
-    """Parse the header of the Zstandard frame that begins at `start`.
-
-    Its fields are the magic number (4 bytes), a descriptor (1 byte), the window's size
-    (1 byte, but none in a frame of a single segment), the id of a dictionary (0 to 4
-    bytes), and the content size (0 to 8 bytes).
-
-    Parameters
-    ----------
-    packed : bytes
-        The packed chunk.
-    start : int
-        The position in `packed` at which the frame begins.
-
-    Returns
-    -------
-    _ZstdFrameHeader
-        The length of the header, the declared size and whether there is a checksum.
-    """
-    # The bits of the descriptor: 7 and 6 for the length of the content size, 5 for a
-    # single segment, 2 for a checksum, 1 and 0 for the length of the dictionary's id.
-    descriptor = packed[start + 4]
-    size_flag = descriptor >> 6
-    is_single_segment = bool(descriptor & 0x20)
-    has_checksum = bool(descriptor & 0x04)
-    window_bytes = 0 if is_single_segment else 1
-    dictionary_bytes = (0, 1, 2, 4)[descriptor & 0x03]
-    position = start + 5 + window_bytes + dictionary_bytes
-
-    content_size: int | None
-    if size_flag == 0 and not is_single_segment:
-        size_bytes = 0
-        content_size = None
-    elif size_flag == 0:
-        size_bytes = 1
-        content_size = packed[position]
-    elif size_flag == 1:
-        size_bytes = 2
-        # RFC 8878: 256 is added to a size of 2 bytes.
-        content_size = struct.unpack_from("<H", packed, position)[0] + 256
-    elif size_flag == 2:
-        size_bytes = 4
-        content_size = struct.unpack_from("<I", packed, position)[0]
-    else:
-        size_bytes = 8
-        content_size = struct.unpack_from("<Q", packed, position)[0]
-    header_bytes = position + size_bytes - start
-    return _ZstdFrameHeader(header_bytes, content_size, has_checksum)
-
-
-def _end_of_zstd_frame(packed: bytes, start: int, header: _ZstdFrameHeader) -> int:
-    """Return the position after the Zstandard frame that begins at `start`.
-
-    Each block begins with 3 bytes (RFC 8878, section 3.1.1.2): one bit for the last
-    block, two bits for its type, and its size. An invalid block raises `IndexError`.
-
-    Parameters
-    ----------
-    packed : bytes
-        The packed chunk.
-    start : int
-        The position in `packed` at which the frame begins.
-    header : _ZstdFrameHeader
-        The parsed header of the frame.
-
-    Returns
-    -------
-    int
-        The position, which may be beyond the end of `packed`.
-    """
-    position = start + header.size
-    is_last_block = False
-    while not is_last_block:
-        if position + 3 > len(packed):
-            raise IndexError("the chunk ends inside of a frame")
-        block_header = int.from_bytes(packed[position : position + 3], "little")
-        is_last_block = bool(block_header & 1)
-        block_type = (block_header >> 1) & 3
-        block_size = block_header >> 3
-        if block_type == _ZSTD_RESERVED:
-            raise IndexError("no block has the reserved type")
-        # A repeated byte is stored once, and the size says how often it is repeated.
-        position += 3 + (1 if block_type == _ZSTD_REPEATED_BYTE else block_size)
-    return position + (_CHECKSUM_BYTES if header.has_checksum else 0)
+        while size <= limit:
+            block = unpacked.read(_BLOCK)
+            if not block:
+                return True
+            size += len(block)
+    return False

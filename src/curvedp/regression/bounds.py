@@ -586,6 +586,8 @@ def _jacobi_factor_bounds(curvature: float, a: np.ndarray) -> _JacobiFactorBound
 def _constant_curvature(manifold: Manifold) -> float:
     """Return the curvature of a space that has the same curvature everywhere.
 
+    Called by the functions whose theorems need constant curvature.
+
     Parameters
     ----------
     manifold : Manifold
@@ -629,6 +631,9 @@ def _sinhc(a: np.ndarray) -> np.ndarray:
 
 def _quotient_by_angle(numerator: np.ndarray, a: np.ndarray) -> np.ndarray:
     """Return |numerator|/a for a numerator of order a², or the bound a where a is tiny.
+
+    Used for bounds, so that an upper bound may replace the quotient where it would lose
+    digits.
 
     Parameters
     ----------

@@ -175,42 +175,64 @@ def fit_geodesic(manifold: Manifold, x: Any, Y: Any, *, at: Any = None) -> Geode
     True
     """
     x, Y = _convert_data(manifold, x, Y)
-    columns = x.reshape(len(x), -1)
+    if x.ndim == 1:
+        return _fit_one_predictor(manifold, x[:, None], Y, 0.0 if at is None else at)
 
-    # Several predictors: the fit is made at the center, and returned as it is.
-    if x.ndim == 2:
-        center = columns.mean(axis=0)
-        if at is not None:
-            center = np.broadcast_to(np.asarray(at, float), columns.shape[1:])
-        solution = _minimize(manifold, columns - center, Y)
-        return GeodesicFit(
-            manifold,
-            solution.point,
-            solution.velocities,
-            center,
-            solution.gradient_norm,
-            solution.steps,
-        )
+    center = x.mean(axis=0)
+    if at is not None:
+        center = np.broadcast_to(np.asarray(at, float), x.shape[1:])
+    solution = _minimize(manifold, x - center, Y)
+    return GeodesicFit(
+        manifold=manifold,
+        footpoint=solution.point,
+        velocity=solution.velocities,
+        at=center,
+        gradient_norm=solution.gradient_norm,
+        steps=solution.steps,
+    )
 
-    # One predictor: the geodesic is followed from the center to the footpoint.
-    center = columns.mean(axis=0)
-    solution = _minimize(manifold, columns - center, Y)
-    target = 0.0 if at is None else float(at)
+
+def _fit_one_predictor(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray, at: Any
+) -> GeodesicFit:
+    """Fit a geodesic at the mean predictor, then follow it to the footpoint.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    x : array of shape (n, 1)
+        Predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
+    at : float
+        The predictor at which the prediction is the returned footpoint.
+
+    Returns
+    -------
+    GeodesicFit
+        The least-squares geodesic.
+    """
+    center = x.mean(axis=0)
+    solution = _minimize(manifold, x - center, Y)
+    target = float(at)
     footpoint, velocity = follow_geodesic(
         manifold, solution.point, solution.velocities[0], target - float(center[0])
     )
     return GeodesicFit(
-        manifold,
-        np.asarray(footpoint),
-        np.asarray(velocity),
-        target,
-        solution.gradient_norm,
-        solution.steps,
+        manifold=manifold,
+        footpoint=np.asarray(footpoint),
+        velocity=np.asarray(velocity),
+        at=target,
+        gradient_norm=solution.gradient_norm,
+        steps=solution.steps,
     )
 
 
 def _convert_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Convert predictors and responses to arrays, and check that they can be fitted.
+
+    Called by `fit_geodesic` on the arguments of the user.
 
     Parameters
     ----------
@@ -247,9 +269,7 @@ def _convert_data(manifold: Manifold, x: Any, Y: Any) -> tuple[np.ndarray, np.nd
 
 
 def _vectors_to_predictions(x: np.ndarray, velocities: np.ndarray) -> np.ndarray:
-    """Return each record's tangent vector Σ_k x_k·v_k, which leads to its prediction.
-
-    The prediction is Exp(p, Σ_k x_k·v_k), with the middle p of the geodesic.
+    """Return each record's tangent vector w = Σ_k x_k·v_k at p: its prediction is Exp(p, w).
 
     Parameters
     ----------
@@ -275,7 +295,7 @@ class _Solution(NamedTuple):
     point: np.ndarray  # p, of shape point_shape
     velocities: np.ndarray  # v₁, …, v_k, of shape (k, *point_shape)
     gradient_norm: float  # the length of the gradient of E there
-    steps: int  # how many steps were tried
+    steps: int  # the number of steps that were tried
 
 
 class _QuadraticModel(NamedTuple):
@@ -322,27 +342,15 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
         The pair (p, V) after the last step that was taken. The gradient of E there is
         at most 1e-10 long, unless the fit gave up before.
     """
-    # Start from linear regression in the tangent space at the Fréchet mean.
-    k = x.shape[1]
-    mean = np.asarray(frechet_mean(manifold, Y))
-    design = np.column_stack([np.ones(len(x)), x])
-    logs = np.asarray(manifold.to_coordinates(mean, manifold.log(mean, Y)))
-    coefficients = np.linalg.lstsq(design, logs, rcond=None)[0]
-    no_velocities = np.zeros((k, *manifold.point_shape))
-    pair = _step(manifold, mean, no_velocities, coefficients)
-
+    pair = _tangent_regression(manifold, x, Y)
     model = _quadratic_model(manifold, *pair, x, Y)
     damping = 0.0
     steps = 0
     gradient_norm = np.linalg.norm(model.negative_gradient)
     while gradient_norm > _GRADIENT_TOLERANCE and steps < _MAX_STEPS:
-        # The trial step solves the normal equations with the present damping.
         steps += 1
-        size = len(model.normal_matrix)
-        mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
-        damped_matrix = model.normal_matrix + damping * mean_diagonal
-        step = np.linalg.lstsq(damped_matrix, model.negative_gradient, rcond=None)[0]
-        trial = _step(manifold, *pair, step.reshape(k + 1, manifold.dim))
+        step = _damped_step(model, damping)
+        trial = _move_pair(manifold, *pair, step.reshape(-1, manifold.dim))
         trial_model = _quadratic_model(manifold, *trial, x, Y)
 
         # A step helps if it passes one of two tests. Usually it lowers the energy. Near
@@ -353,15 +361,14 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
         has_shorter_gradient = trial_gradient_norm < gradient_norm
 
         if has_lower_energy or has_shorter_gradient:
-            # The step is taken, and the next one is damped less.
+            # Take the step, and damp the next one less.
             pair = trial
             model = trial_model
             gradient_norm = trial_gradient_norm
             is_large = damping > _NEGLIGIBLE_DAMPING
             damping = damping / _DAMPING_FACTOR if is_large else 0.0
         else:
-            # The pair stays, and the next step is damped more. The fit gives up when
-            # the damping exceeds `_MAX_DAMPING`.
+            # Stay, and damp the next step more, or give up.
             damping = max(_DAMPING_FACTOR * damping, _FIRST_DAMPING)
             if damping > _MAX_DAMPING:
                 break
@@ -369,10 +376,66 @@ def _minimize(manifold: Manifold, x: np.ndarray, Y: np.ndarray) -> _Solution:
     return _Solution(point, velocities, float(gradient_norm), steps)
 
 
-def _step(
+def _tangent_regression(
+    manifold: Manifold, x: np.ndarray, Y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pair (p, V) at which the fit starts.
+
+    It comes from linear regression in the tangent space at the responses' Fréchet mean.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    x : array of shape (n, k)
+        Centered predictors.
+    Y : array of shape (n, *point_shape)
+        Responses.
+
+    Returns
+    -------
+    p, velocities : arrays of shape point_shape and (k, *point_shape)
+        The middle of the geodesic, and its velocities there.
+    """
+    mean = np.asarray(frechet_mean(manifold, Y))
+    logs = np.asarray(manifold.to_coordinates(mean, manifold.log(mean, Y)))
+    design = np.column_stack([np.ones(len(x)), x])
+    coefficients = np.linalg.lstsq(design, logs, rcond=None)[0]
+    no_velocities = np.zeros((x.shape[1], *manifold.point_shape))
+    return _move_pair(manifold, mean, no_velocities, coefficients)
+
+
+def _damped_step(model: _QuadraticModel, damping: float) -> np.ndarray:
+    """Return the step that solves the damped normal equations.
+
+    Called by `_minimize`, which takes the step or tries a more damped one.
+
+    Parameters
+    ----------
+    model : _QuadraticModel
+        The energy near the present pair.
+    damping : float
+        The multiple of the identity that is added to the normal matrix, relative to the
+        mean of its diagonal.
+
+    Returns
+    -------
+    array of shape ((k + 1)·dim,)
+        The step, in coordinates.
+    """
+    size = len(model.normal_matrix)
+    mean_diagonal = np.eye(size) * np.trace(model.normal_matrix) / size
+    damped_matrix = model.normal_matrix + damping * mean_diagonal
+    solution = np.linalg.lstsq(damped_matrix, model.negative_gradient, rcond=None)
+    return np.asarray(solution[0])
+
+
+def _move_pair(
     manifold: Manifold, p: np.ndarray, velocities: np.ndarray, step: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pair (p, V) after a step of the fit.
+
+    Called by `_minimize` for every trial step.
 
     First the velocities are changed at p. Then p moves along a geodesic, and the
     velocities are transported in parallel along it.

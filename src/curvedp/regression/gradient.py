@@ -51,12 +51,13 @@ def descent_direction_function(
     clip: float | np.ndarray,
     max_distance: float,
 ) -> DirectionFunction:
-    """Return a function that computes the mean clipped descent direction at many geodesics.
+    """Return a function that computes mean clipped descent directions at many geodesics.
 
     A geodesic is given by its middle p and its velocity v there. For N pairs (p, v) the
     returned function computes (−∇_p E, −∇_v E), where E is the mean of half the squared
-    residuals log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ. A K-norm mechanism for
-    regression evaluates the function many times, for the same records.
+    residuals log(Exp(p, xᵢv), yᵢ), each clipped to a length τᵢ. Used by the K-norm
+    mechanism for regression, which evaluates the function many times on the same
+    records.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def descent_direction_function(
         Maps arrays p, v of shape (N, *point_shape) to two arrays of shape (N, dim).
     """
     formula = _choose_formula(manifold, max_distance)
-    n_rows = max(1, _BLOCK_SIZE // len(x))  # how many geodesics are in one block
+    geodesics_per_block = max(1, _BLOCK_SIZE // len(x))
     clips = np.broadcast_to(clip, x.shape)
 
     def descent_directions(
@@ -98,11 +99,15 @@ def descent_direction_function(
         point_part, velocity_part : arrays of shape (N, dim)
             −∇_p E and −∇_v E in coordinates at each p.
         """
-        blocks = [
-            formula(manifold, x, Y, clips, p[i : i + n_rows], v[i : i + n_rows])
-            for i in range(0, len(p), n_rows)
-        ]
-        point_parts, velocity_parts = zip(*blocks, strict=True)
+        point_parts = []
+        velocity_parts = []
+        for start in range(0, len(p), geodesics_per_block):
+            block = slice(start, start + geodesics_per_block)
+            point_part, velocity_part = formula(
+                manifold, x, Y, clips, p[block], v[block]
+            )
+            point_parts.append(point_part)
+            velocity_parts.append(velocity_part)
         return np.concatenate(point_parts), np.concatenate(velocity_parts)
 
     return descent_directions
@@ -110,6 +115,8 @@ def descent_direction_function(
 
 def _choose_formula(manifold: Manifold, max_distance: float) -> _DirectionFormula:
     """Return the fastest function that computes descent directions accurately enough.
+
+    Called once by `descent_direction_function`.
 
     Parameters
     ----------
@@ -141,8 +148,8 @@ def prediction_distances(
     """Return the distances d(Exp(p, xᵢv), yᵢ) of predictions and responses.
 
     There is one prediction for each record i and each of N geodesics, given by their
-    middles p and velocities v. A rejection sampler needs these distances, because the
-    gradient changes slowly where residuals are always clipped.
+    middles p and velocities v. Used by a rejection sampler: the gradient changes slowly
+    where residuals are always clipped.
 
     Parameters
     ----------
@@ -162,11 +169,11 @@ def prediction_distances(
     array of shape (N, n)
         One row for each geodesic, one column for each record.
     """
-    n_rows = max(1, _BLOCK_SIZE // len(x))
+    geodesics_per_block = max(1, _BLOCK_SIZE // len(x))
     times = _one_factor_per_point(x, manifold)
     blocks = []
-    for start in range(0, len(p), n_rows):
-        block = slice(start, start + n_rows)
+    for start in range(0, len(p), geodesics_per_block):
+        block = slice(start, start + geodesics_per_block)
         predictions = manifold.exp(p[block, None], times * v[block, None])
         blocks.append(np.asarray(manifold.dist(predictions, Y)))
     return np.concatenate(blocks)
@@ -347,9 +354,10 @@ def mean_over_persons(
 def residuals_at(
     manifold: Manifold, p: np.ndarray, moves: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """Return the residuals log(Exp(p, w), y), transported back to p, in coordinates there.
+    """Return the residuals log(Exp(p, w), y), in coordinates at p.
 
-    All residuals are then vectors in one tangent space, where they can be averaged.
+    They are transported from the predictions back to p, so that all of them are vectors
+    in one tangent space, where they can be averaged.
 
     Parameters
     ----------
@@ -399,7 +407,7 @@ def clip_rows(rows: np.ndarray, clip: float | np.ndarray) -> np.ndarray:
 
 
 def _one_factor_per_point(x: np.ndarray, manifold: Manifold) -> np.ndarray:
-    """Return n numbers in a shape in which each multiplies one point or tangent vector.
+    """Reshape n numbers so that each multiplies one point or tangent vector.
 
     Parameters
     ----------
@@ -454,7 +462,7 @@ def _directions_on_symmetric_space(
     residuals = residuals_at(manifold, p[:, None], moves, Y)
     clipped_residuals = clip_rows(residuals, clip[:, None])
 
-    # In the frame both functions of R_v are diagonal. Arrays have the shape
+    # In the frame, both functions of R_v are diagonal. Arrays have the shape
     # (N geodesics, n records, dim) until the mean over records is taken.
     eigenvalues, frame = jacobi_frame(manifold, p, v)
     in_frame = clipped_residuals @ frame
@@ -478,6 +486,8 @@ def _directions_in_flat_space(
     v: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions of linear regression in Euclidean space.
+
+    Used when the manifold is Euclidean, because it is faster than the general formula.
 
     They are the means of hᵢ and of xᵢ·hᵢ, where hᵢ is the clipped residual yᵢ − p − xᵢv.
 
@@ -550,72 +560,178 @@ def _directions_on_quadric(
         −∇_p E and −∇_v E in coordinates at p.
     """
     assert isinstance(manifold, UnitQuadric)  # `_choose_formula` has tested this
-    n = len(x)
-
-    # The unit direction e of each geodesic. For v = 0 any direction can be used.
     speed = np.asarray(manifold.norm(p, v))
-    is_moving = speed > 0
-    any_direction = np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0]))
-    e = np.where(is_moving[:, None], v, any_direction)
-    e = e / np.asarray(manifold.norm(p, e))[:, None]
+    e = _unit_directions(manifold, p, v, speed)
+    e_coordinates = np.asarray(manifold.to_coordinates(p, e))
+    residuals = _residuals_on_quadric(manifold, Y, clip, p, e, speed[:, None] * x)
 
+    # sin(α)/|v|, with its limit x where v = 0.
+    is_moving = speed > 0
+    nonzero_speed = np.where(is_moving, speed, 1.0)[:, None]
+    sine_per_speed = np.where(is_moving[:, None], residuals.sin / nonzero_speed, x)
+
+    # Along e, p moves the prediction by the factor 1 and v by x. Across e the factors
+    # are cos α and sin(α)/|v|.
+    point_part = _mean_with_part_along(
+        manifold,
+        p,
+        e_coordinates,
+        residuals.along_geodesic.sum(axis=1),
+        residuals.factor * residuals.cos,
+        Y,
+    )
+    velocity_part = _mean_with_part_along(
+        manifold,
+        p,
+        e_coordinates,
+        residuals.along_geodesic @ x,
+        residuals.factor * sine_per_speed,
+        Y,
+    )
+    return point_part, velocity_part
+
+
+def _unit_directions(
+    manifold: UnitQuadric, p: np.ndarray, v: np.ndarray, speed: np.ndarray
+) -> np.ndarray:
+    """Return the unit vectors e = v/|v|; for v = 0, where any direction will do, one of them.
+
+    Parameters
+    ----------
+    manifold : UnitQuadric
+        A sphere or hyperboloid.
+    p : array of shape (N, *point_shape)
+        The middles of N geodesics.
+    v : array of shape (N, *point_shape)
+        Their velocities there.
+    speed : array of shape (N,)
+        The lengths |v|.
+
+    Returns
+    -------
+    array of shape (N, *point_shape)
+        Unit tangent vectors at p.
+    """
+    any_direction = np.asarray(manifold.from_coordinates(p, np.eye(manifold.dim)[0]))
+    e = np.where((speed > 0)[:, None], v, any_direction)
+    return np.asarray(e / np.asarray(manifold.norm(p, e))[:, None])
+
+
+class _QuadricResiduals(NamedTuple):
+    """Clipped residuals of N geodesics and n records, as arrays of shape (N, n).
+
+    Attributes
+    ----------
+    factor : array
+        f: the residual is f times the part of the response y orthogonal to the
+        prediction.
+    along_geodesic : array
+        The residual's part along the geodesic.
+    cos, sin : arrays
+        cos α and sin α (cosh and sinh on the hyperboloid), α the angle of the record.
+    """
+
+    factor: np.ndarray
+    along_geodesic: np.ndarray
+    cos: np.ndarray
+    sin: np.ndarray
+
+
+def _residuals_on_quadric(
+    manifold: UnitQuadric,
+    Y: np.ndarray,
+    clip: np.ndarray,
+    p: np.ndarray,
+    e: np.ndarray,
+    angle: np.ndarray,
+) -> _QuadricResiduals:
+    """Return the clipped residuals of all records at all geodesics.
+
+    The notation is that of `_directions_on_quadric`.
+
+    Parameters
+    ----------
+    manifold : UnitQuadric
+        A sphere or hyperboloid.
+    Y : array of shape (n, *point_shape)
+        The responses y.
+    clip : array of shape (n,)
+        The lengths τ to which residuals are clipped.
+    p, e : arrays of shape (N, *point_shape)
+        The middles of N geodesics, and their unit directions there.
+    angle : array of shape (N, n)
+        α = |v|·x of each geodesic and record.
+
+    Returns
+    -------
+    _QuadricResiduals
+        The residuals, described by arrays of shape (N, n).
+    """
     # ⟨p, y⟩ and ⟨e, y⟩, one row for each geodesic and one column for each record. The
     # signature is −1 in the time coordinate of the hyperboloid, and 1 elsewhere.
     dual_Y = (Y * manifold.embedding_signature).T
     p_product = p @ dual_Y
     e_product = e @ dual_Y
 
-    # ⟨t, y⟩ with the unit tangent t at the prediction q, and the distance d(q, y).
-    angle = speed[:, None] * x
+    # ⟨t, y⟩ with the unit tangent t at the prediction q, ⟨q, y⟩, and d = d(q, y).
     if manifold.constant_curvature == -1:
         cos = np.cosh(angle)
         sin = np.sinh(angle)
-        along_t = cos * e_product + sin * p_product
-        # This is ⟨q, y⟩ = −cosh d.
-        q_product = cos * p_product + sin * e_product
-        sine = np.sqrt(np.maximum(q_product * q_product - 1, 0.0))
-        distance = np.arcsinh(sine)
+        t_product = cos * e_product + sin * p_product
+        q_product = cos * p_product + sin * e_product  # This is −cosh d.
+        sin_distance = np.sqrt(np.maximum(q_product * q_product - 1, 0.0))
+        distance = np.arcsinh(sin_distance)
     else:
         cos = np.cos(angle)
         sin = np.sin(angle)
-        along_t = cos * e_product - sin * p_product
-        q_product = cos * p_product + sin * e_product
-        sine = np.sqrt(np.maximum(1 - q_product * q_product, 0.0))
-        distance = np.arctan2(sine, q_product)
+        t_product = cos * e_product - sin * p_product
+        q_product = cos * p_product + sin * e_product  # This is cos d.
+        sin_distance = np.sqrt(np.maximum(1 - q_product * q_product, 0.0))
+        distance = np.arctan2(sin_distance, q_product)
 
-    # f = min(d, τ)/sin d, and sin(α)/|v|, both with their limits where they are 0/0.
-    f = np.minimum(distance, clip) / np.where(sine > 0, sine, 1.0)
-    f = np.where(sine > 0, f, 1.0)
-    nonzero_speed = np.where(is_moving, speed, 1.0)[:, None]
-    sine_per_speed = np.where(is_moving[:, None], sin / nonzero_speed, x)
-    e_coordinates = np.asarray(manifold.to_coordinates(p, e))
+    # f = min(d, τ)/sin d, with its limit 1 at d = 0.
+    is_positive = sin_distance > 0
+    factor = np.minimum(distance, clip) / np.where(is_positive, sin_distance, 1.0)
+    factor = np.where(is_positive, factor, 1.0)
+    return _QuadricResiduals(factor, factor * t_product, cos, sin)
 
-    def join_parts(sum_along_e: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Join the part along e with the weighted sum of the parts of Y across it.
 
-        Parameters
-        ----------
-        sum_along_e : array of shape (N,)
-            The sum, over all records, of the parts along e.
-        weights : array of shape (N, n)
-            The factor with which the part of each y across the geodesic counts.
+def _mean_with_part_along(
+    manifold: UnitQuadric,
+    p: np.ndarray,
+    e_coordinates: np.ndarray,
+    sum_along_e: np.ndarray,
+    weights: np.ndarray,
+    Y: np.ndarray,
+) -> np.ndarray:
+    """Return the mean of vectors whose parts along e and across e are summed separately.
 
-        Returns
-        -------
-        array of shape (N, dim)
-            The mean over all records, in coordinates at p.
-        """
-        tangent_sum = manifold.to_tangent(p, weights @ Y)
-        weighted_sum = np.asarray(manifold.to_coordinates(p, tangent_sum))
-        # The weights are for the parts across the geodesic. So the part of the weighted
-        # sum along e is replaced by the given one.
-        along_e = np.sum(weighted_sum * e_coordinates, axis=1, keepdims=True)
-        across = weighted_sum - along_e * e_coordinates
-        return np.asarray((across + sum_along_e[:, None] * e_coordinates) / n)
+    Across e, the sum is the weighted sum of the responses' parts; along e, it is given.
 
-    # Along e, p moves the prediction by the factor 1 and v by x. Across e the factors
-    # are cos α and sin(α)/|v|.
-    residuals_along_t = f * along_t
-    point_part = join_parts(residuals_along_t.sum(axis=1), f * cos)
-    velocity_part = join_parts(residuals_along_t @ x, f * sine_per_speed)
-    return point_part, velocity_part
+    Parameters
+    ----------
+    manifold : UnitQuadric
+        A sphere or hyperboloid.
+    p : array of shape (N, *point_shape)
+        The middles of N geodesics.
+    e_coordinates : array of shape (N, dim)
+        The unit directions e of the geodesics, in coordinates at p.
+    sum_along_e : array of shape (N,)
+        The sum, over all records, of the parts along e.
+    weights : array of shape (N, n)
+        The factor with which the part of each response across e counts.
+    Y : array of shape (n, *point_shape)
+        The responses.
+
+    Returns
+    -------
+    array of shape (N, dim)
+        The mean over all records, in coordinates at p.
+    """
+    tangent_sum = manifold.to_tangent(p, weights @ Y)
+    weighted_sum = np.asarray(manifold.to_coordinates(p, tangent_sum))
+    # The weights are for the parts across e. So the part of the weighted sum along e is
+    # replaced by the given one.
+    along_e = np.sum(weighted_sum * e_coordinates, axis=1, keepdims=True)
+    across_e = weighted_sum - along_e * e_coordinates
+    return np.asarray((across_e + sum_along_e[:, None] * e_coordinates) / len(Y))

@@ -207,10 +207,8 @@ class Neighborhood:
             _jacobi_rate(self.manifold, jacobi_norm, max_predictor, max_move)
         )
         smallest_cos = float(np.cos(positive_root * max_move))
-        return (
-            leverage
-            + self.domain.clip * (leverage * hessian_slope + jacobi_rate) / smallest_cos
-        )
+        change_per_residual = leverage * hessian_slope + jacobi_rate
+        return leverage + self.domain.clip * change_per_residual / smallest_cos
 
     @property
     def _max_half_length(self) -> float:
@@ -219,6 +217,8 @@ class Neighborhood:
 
     def _max_residual(self, jacobi_norm: float) -> float:
         """Bound the distance between a response and its prediction, from public numbers.
+
+        Called by `max_remainder`.
 
         The bound is a sum of four distances: from the public center to the middle of
         the geodesic, along half the geodesic, from the center to a response, and how
@@ -243,7 +243,7 @@ class Neighborhood:
         )
 
     def remainders(self, t: np.ndarray, terms: Contributions) -> np.ndarray:
-        """Return how far each record's contribution is from linear, at most.
+        """Return a bound on how far each record's contribution is from linear.
 
         A pair (p, V) consists of the middle of a geodesic and its velocities. A record
         contributes the vector (cos√R·h, t·sinc√R·h) to the descent direction at a pair,
@@ -342,11 +342,10 @@ class Neighborhood:
             # If a remainder is NaN, `fmin` returns the bound.
             remainder = np.fmin(remainder, self.max_remainder)
 
-        columns = [
-            _pack_outer_products(a) / self.max_leverage,
-            remainder / self.max_remainder,
-        ]
-        return np.asarray(_LINEARIZATION_SHARE * tau * np.column_stack(columns))
+        products_in_units = _pack_outer_products(a) / self.max_leverage
+        remainder_in_units = remainder / self.max_remainder
+        rows = np.column_stack([products_in_units, remainder_in_units])
+        return np.asarray(_LINEARIZATION_SHARE * tau * rows)
 
     @property
     def units(self) -> LinearizationUnits:
@@ -359,7 +358,7 @@ class Neighborhood:
         return LinearizationUnits(self.max_leverage * unit, self.max_remainder * unit)
 
     def unpack(self, release: np.ndarray) -> Linearization:
-        """Split a release into mean direction, mean aaᵀ and mean remainder, in their units.
+        """Split a release into mean direction, mean aaᵀ and mean remainder.
 
         Parameters
         ----------
@@ -460,10 +459,10 @@ def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
 
 
 def _exp_stretch(manifold: Manifold, length: float) -> float:
-    """Return sinh(s)/s, by which exp can stretch distances between vectors up to a length.
+    """Return sinh(s)/s, a bound on how much exp stretches distances between vectors.
 
-    Here s = length·√−κ_min, with the lower curvature bound κ_min, by Rauch's comparison
-    theorem.
+    By Rauch's comparison theorem, where s = length·√−κ_min and κ_min is the lower
+    curvature bound.
 
     Parameters
     ----------

@@ -102,11 +102,11 @@ def mechanism_kinds(
         The class of each usable mechanism, in the order in which they are registered.
     """
     kinds: dict[str, type[Mechanism]] = {}
-    for kind in mechanisms:
-        option = kind.info.option
-        is_usable = in_memory or kind.info.reads == "value"
-        if option is not None and is_usable and kind.supports(statistic):
-            kinds[option] = kind
+    for mechanism_class in mechanisms:
+        option = mechanism_class.info.option
+        is_usable = in_memory or mechanism_class.info.reads == "value"
+        if option is not None and is_usable and mechanism_class.supports(statistic):
+            kinds[option] = mechanism_class
     return kinds
 
 
@@ -128,7 +128,7 @@ def choose_mechanism(
 ) -> ChosenMechanism:
     """Return the named mechanism, or with "auto" the best by predicted error.
 
-    Estimators and plans call it before anything is paid.
+    Used by estimators and plans, before anything is paid.
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ def _calibrate_named(
     guarantee : Guarantee
         The guarantee to which it is calibrated.
     """
-    kind = mechanism_kinds(wrapped.statistic)[name]
-    return kind.calibrate(wrapped.statistic, guarantee)
+    mechanism_class = mechanism_kinds(wrapped.statistic)[name]
+    return mechanism_class.calibrate(wrapped.statistic, guarantee)
 
 
 @lru_cache(maxsize=64)
@@ -282,19 +282,19 @@ def _rank(
     """
     statistic = wrapped.statistic
     kinds = mechanism_kinds(statistic, in_memory=in_memory)
-    # Those that are similar to another come last, when the other's error is known.
+    # A mechanism that is similar to another comes last, when the other's error is known.
     ordered = sorted(
         kinds.items(), key=lambda item: item[1].info.similar_to is not None
     )
     candidates: dict[str, Candidate] = {}
     excluded: dict[str, str] = {}
-    for option, kind in ordered:
-        reason = _reason_excluded(kind, statistic, candidates)
+    for option, mechanism_class in ordered:
+        reason = _reason_excluded(mechanism_class, statistic, candidates)
         if reason is not None:
             excluded[option] = reason
             continue
         try:
-            mechanism = kind.calibrate(statistic, guarantee)
+            mechanism = mechanism_class.calibrate(statistic, guarantee)
             candidates[option] = Candidate(predicted_error(mechanism), mechanism)
         except (ParameterError, UnattainableGuarantee, NotResolved) as error:
             # Public parameters alone decide about these refusals.
@@ -304,7 +304,7 @@ def _rank(
 
 
 def _reason_excluded(
-    kind: type[Mechanism], statistic: Any, candidates: dict[str, Candidate]
+    mechanism_class: type[Mechanism], statistic: Any, candidates: dict[str, Candidate]
 ) -> str | None:
     """Return why a mechanism need not be calibrated, or None.
 
@@ -316,7 +316,7 @@ def _reason_excluded(
 
     Parameters
     ----------
-    kind : type
+    mechanism_class : type
         The class of the mechanism.
     statistic : Statistic
         The statistic that is released.
@@ -328,11 +328,11 @@ def _reason_excluded(
     str or None
         A sentence for the user, which certificates do not hold.
     """
-    if issubclass(kind, SometimesExcluded):
-        reason = kind.reason_excluded(statistic)
+    if issubclass(mechanism_class, SometimesExcluded):
+        reason = mechanism_class.reason_excluded(statistic)
         if reason is not None:
             return reason
-    similar = candidates.get(kind.info.similar_to or "")
+    similar = candidates.get(mechanism_class.info.similar_to or "")
     if similar is None:
         return None
     ratio = min(1.0, statistic.sensitivity / statistic.chart_sensitivity)

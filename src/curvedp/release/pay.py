@@ -83,7 +83,7 @@ def open_ledger(
 def check_payer(ledger: Any, label: Any) -> None:
     """Check the types of the parameters `ledger` and `label` of a release.
 
-    Estimators call it among their other parameter checks, before anything is paid.
+    Used by estimators among their other parameter checks, before anything is paid.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _DRAWS_TIMES_DIM = 2048
 # At least so many draws in many dimensions, where the length of noise hardly varies.
 _MIN_DRAWS = 4
 # Records of a population that stands for those of a release come in so many pairs.
-_PAIRS = 16
+_PAIRS_OF_RECORDS = 16
 
 
 @lru_cache(maxsize=64)  # mechanisms are compared by identity
@@ -194,7 +194,7 @@ def _population_of_release(
     spread = sqrt(max(mean_square - offset**2, 0.0))
 
     rng = np.random.default_rng(_SEED)
-    directions = rng.standard_normal((_PAIRS, manifold.dim))
+    directions = rng.standard_normal((_PAIRS_OF_RECORDS, manifold.dim))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     coordinates = spread * np.concatenate([directions, -directions])
     records = np.asarray(manifold.from_normal_coordinates(mean, coordinates))

@@ -66,10 +66,12 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
 
     # Refuse what would take too long to build, then build the statistic.
     _check_size(certificate)
-    kind = mechanisms.find(certificate.mechanism)
+    mechanism_class = mechanisms.find(certificate.mechanism)
     statistic = statistic_from_dict(dict(certificate.statistic))
-    if not kind.supports(statistic):
-        raise ParameterError(f"{kind.info.name} does not release a {statistic.name}")
+    if not mechanism_class.supports(statistic):
+        raise ParameterError(
+            f"{mechanism_class.info.name} does not release a {statistic.name}"
+        )
 
     # Every field must be written as the statistic and the mechanism write it.
     described = {
@@ -81,7 +83,7 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
         raise ParameterError("the statistic is not written as it writes itself")
 
     mechanism: Mechanism = mechanism_from_parameters(
-        kind, statistic, certificate.parameters
+        mechanism_class, statistic, certificate.parameters
     )
     _check_parameters(certificate.parameters, mechanism)
     _check_no_needless_ball(mechanism)
@@ -196,7 +198,7 @@ def _check_size(certificate: Certificate) -> None:
 def _check_parameters(
     stated_parameters: Mapping[str, Any], mechanism: Mechanism
 ) -> None:
-    """Refuse parameters that differ from those that the mechanism would write.
+    """Refuse parameters that the rebuilt mechanism would not write.
 
     A noise scale that is larger than necessary is accepted.
 

@@ -109,26 +109,18 @@ def private_selection(
     >>> private_selection([0.1, 0.5], release, PureDP(1.0)).candidate in (0.1, 0.5)
     True
     """
-    check_guarantee(guarantee, *ADJACENCIES)
-    if runs is not None and not isinstance(runs, NegativeBinomialRuns):
-        raise ParameterError(
-            "must be NegativeBinomialRuns(stop, shape)", parameter="runs", value=runs
-        )
-    is_sequence = isinstance(candidates, Sequence | np.ndarray)
-    candidate_list = list(candidates) if is_sequence else []
-    if not callable(release) or not candidate_list:
-        raise ParameterError(
-            "candidates must be a sequence of at least one, and release a function that "
-            "runs one of them"
-        )
+    candidate_list = _check_request(candidates, release, guarantee, runs)
     check_payer(ledger, label)
-
-    # Everything that can be refused has been refused: pay, then run.
     statistic = BestRelease(len(candidate_list), guarantee.adjacency)
     mechanism = SelectionMechanism.calibrate(statistic, guarantee, runs=runs)
     run_guarantee = guarantee_from_dict(mechanism.run)
     checked_source = check_source(source)
+
+    # Everything that can be refused has been refused: pay, then run.
     ledger_entry = pay(ledger, label, guarantee, [mechanism], check_unit("unit", unit))
+    terms = ReleaseTerms(
+        guarantee, choice=Choice(ChoiceRule.ONLY_ONE), ledger_entry=ledger_entry
+    )
 
     def run_candidate(number: int) -> tuple[float, Any]:
         """Run the candidate with this number, and return its score and value.
@@ -141,15 +133,45 @@ def private_selection(
         result = release(candidate_list[number], run_guarantee, checked_source)
         return _score_and_value(result)
 
-    released = mechanism.release(
-        run_candidate,
-        source=checked_source,
-        terms=ReleaseTerms(
-            guarantee, choice=Choice(ChoiceRule.ONLY_ONE), ledger_entry=ledger_entry
-        ),
-    )
+    released = mechanism.release(run_candidate, source=checked_source, terms=terms)
     number, score, value = released.value
     return Selection(candidate_list[number], value, score, released.certificate)
+
+
+def _check_request(
+    candidates: Any, release: Any, guarantee: Guarantee, runs: Any
+) -> list[Any]:
+    """Return the candidates of a selection as a list, after checking its parameters.
+
+    Parameters
+    ----------
+    candidates : object
+        What the caller passes as candidates.
+    release : object
+        What the caller passes as the function that makes one run.
+    guarantee : Guarantee
+        The guarantee of the whole selection.
+    runs : object
+        What the caller passes as the law of the number of runs, or None.
+
+    Raises
+    ------
+    ParameterError
+        If one of them is not usable.
+    """
+    check_guarantee(guarantee, *ADJACENCIES)
+    if runs is not None and not isinstance(runs, NegativeBinomialRuns):
+        raise ParameterError(
+            "must be NegativeBinomialRuns(stop, shape)", parameter="runs", value=runs
+        )
+    is_sequence = isinstance(candidates, Sequence | np.ndarray)
+    candidate_list = list(candidates) if is_sequence else []
+    if not callable(release) or not candidate_list:
+        raise ParameterError(
+            "candidates must be a sequence of at least one, and release a function that "
+            "runs one of them"
+        )
+    return candidate_list
 
 
 def _score_and_value(result: Any) -> tuple[float, Any]:

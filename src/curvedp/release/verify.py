@@ -210,7 +210,7 @@ def _describe_statistic(certificate: Certificate) -> Check:
 
 
 def _check_sensitivity(certificate: Certificate, mechanism: Mechanism) -> Check:
-    """Check the stated sensitivity against the one that the theorem gives.
+    """Check that the stated sensitivity equals the theorem's.
 
     A larger sensitivity is refuted too, because it does not follow from the number of
     records and the ball that the certificate states.
@@ -288,20 +288,38 @@ def _check_claims(certificate: Certificate, mechanism: Mechanism) -> list[Check]
             smallest = _certified_mu_of(mechanism, smallest)
         checks.append(_check_parameter(name, stated, smallest))
 
-    # The curve must have the points of the schema, each with a δ that is large enough.
-    if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
-        return [
-            *checks,
-            Check(
-                "(ε, δ) curve",
-                False,
-                "not at the values of ε that certificates of this schema have",
-            ),
-        ]
-    for (eps, stated), (_, exact) in zip(claims.curve, recomputed.curve, strict=True):
-        checks.append(_check_delta(mechanism, eps, stated, exact, slack))
+    checks += _check_curve(mechanism, claims, recomputed, slack)
     checks.append(_check_request(certificate, mechanism))
     return checks
+
+
+def _check_curve(
+    mechanism: Mechanism, claims: Claims, recomputed: Claims, slack: float
+) -> list[Check]:
+    """Check the points (ε, δ) of a certificate's curve.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The mechanism that was built from the certificate.
+    claims, recomputed : Claims
+        The claims of the certificate, and the same claims computed again.
+    slack : float
+        The stated total variation distance between the drawn and the ideal noise.
+
+    Returns
+    -------
+    list of Check
+        One for each point; a single failed one if the values of ε are wrong.
+    """
+    if tuple(eps for eps, _ in claims.curve) != CURVE_EPSILONS:
+        detail = "not at the values of ε that certificates of this schema have"
+        return [Check("(ε, δ) curve", False, detail)]
+    points = zip(claims.curve, recomputed.curve, strict=True)
+    return [
+        _check_delta(mechanism, eps, stated, exact, slack)
+        for (eps, stated), (_, exact) in points
+    ]
 
 
 def _check_parameter(name: str, stated: float, smallest: float | None) -> Check:
@@ -542,7 +560,7 @@ def _certified_delta_of(noise: NoiseDescription, eps: float) -> float:
 
 
 def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
-    """Check the stated source of bits, sampling path, kind of profile and slack.
+    """Check how the noise was drawn: source of bits, sampler, kind of profile, slack.
 
     The slack bounds the total variation distance between the drawn and the ideal noise.
 
@@ -558,14 +576,13 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
     list of Check
         One for each of them.
     """
-    # Everything but the slack must be what this mechanism always writes.
     numerics = certificate.provenance.numerics
     entropy = certificate.provenance.entropy
     source = entropy["source"]
     is_secure = source == SECURE_SOURCE_NAME and entropy["cryptographic"] is True
     own_path = mechanism.info.sampling
     own_profile = profile_kind(mechanism.privacy_profile)
-    checks = [
+    return [
         Check(
             f"entropy: {_inert(source)}", is_secure, "a simulated source is not private"
         ),
@@ -579,30 +596,39 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
             numerics["profile"] == own_profile.value,
             "recomputed",
         ),
+        _check_slack(certificate, own_path),
     ]
 
-    # A sampler in floats has no known slack; any other must state enough of it.
-    slack = numerics["slack"]
-    if own_path is SamplingPath.FLOAT64:
-        return [
-            *checks,
-            Check(
-                "sampler: float64",
-                None if slack is None else False,
-                "drawn in float64: the claims hold for the ideal distribution; the "
-                "distance of the drawn one is not known",
-            ),
-        ]
-    smallest = 0.0
-    if own_path is SamplingPath.EXACT_THEN_ROUND:
+
+def _check_slack(certificate: Certificate, sampling: SamplingPath) -> Check:
+    """Check that a certificate states enough slack for its mechanism's sampler.
+
+    A sampler in floats has no known slack; any other must state enough of it.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate, which states the slack.
+    sampling : SamplingPath
+        How the mechanism samples its noise.
+    """
+    slack = certificate.provenance.numerics["slack"]
+    if sampling is SamplingPath.FLOAT64:
+        detail = (
+            "drawn in float64: the claims hold for the ideal distribution; the "
+            "distance of the drawn one is not known"
+        )
+        return Check("sampler: float64", None if slack is None else False, detail)
+    least_slack = 0.0
+    if sampling is SamplingPath.EXACT_THEN_ROUND:
         # The least slack of an exact draw of this many numbers. Discrete noise has a
         # bound of its own, among the mechanism's further checks.
         draws = certificate.release["integers"] or [[0]]
-        smallest = sum(Allowance(len(part)).tau() for part in draws)
+        least_slack = sum(Allowance(len(draw)).tau() for draw in draws)
     is_number = isinstance(slack, float) and isfinite(slack)
-    is_usable = is_number and 0 < slack <= _MAX_SLACK and smallest <= slack
+    is_enough = is_number and 0 < slack <= _MAX_SLACK and least_slack <= slack
     detail = "added to δ as (1 + e^ε)·slack"
-    return [*checks, Check(f"slack {_inert(slack)}", is_usable, detail)]
+    return Check(f"slack {_inert(slack)}", is_enough, detail)
 
 
 def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
@@ -626,37 +652,48 @@ def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check
         If the integers cannot come from this mechanism.
     """
     release = certificate.release
-    integers = release["integers"]
-    is_hash_right = integers is None or hash_integers(integers) == release["sha256"]
-    if integers is None and _has_to_list_integers(mechanism):
-        raise ParameterError("a release of this mechanism lists its integers")
-
-    # The released value follows from the integers, and from no fewer of them.
-    if integers is not None:
-        # Integers that are not of this mechanism are refused here.
-        mechanism.reconstruct_value(certificate)
-        if integers and _leads_to_value(certificate, mechanism, integers[:-1]):
-            raise ParameterError(
-                "the release lists integers that its value does not need"
-            )
-
-    # What is said about the draw must be what this mechanism always does.
     own_codes = [code.value for code in post_processing_of(mechanism)]
     is_as_mechanism_says = (
         certificate.provenance.trust == mechanism.info.trust
         and release["post_processing"] == own_codes
         and bool(release["stages"]) == mechanism.info.is_staged
     )
-    detail = "their SHA-256 matches"
-    if integers is None:
-        detail = "too many to list: a SHA-256 stands for them"
     return [
-        Check("integers", is_hash_right, detail),
+        _check_integers(certificate, mechanism),
         Check(
             "trust and post-processing", is_as_mechanism_says, "matches the mechanism"
         ),
         check_choice(certificate, mechanism),
     ]
+
+
+def _check_integers(certificate: Certificate, mechanism: Mechanism) -> Check:
+    """Check the released integers: their hash, and that they lead to the value.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate, which lists the integers or has only their hash.
+    mechanism : Mechanism
+        The mechanism that was built from it.
+
+    Raises
+    ------
+    ParameterError
+        If the integers cannot come from this mechanism, or some are superfluous.
+    """
+    integers = certificate.release["integers"]
+    if integers is None:
+        if _has_to_list_integers(mechanism):
+            raise ParameterError("a release of this mechanism lists its integers")
+        return Check("integers", True, "too many to list: a SHA-256 stands for them")
+
+    is_hash_right = hash_integers(integers) == certificate.release["sha256"]
+    # Integers that are not of this mechanism are refused here.
+    mechanism.reconstruct_value(certificate)
+    if integers and _leads_to_value(certificate, mechanism, integers[:-1]):
+        raise ParameterError("the release lists integers that its value does not need")
+    return Check("integers", is_hash_right, "their SHA-256 matches")
 
 
 def _has_to_list_integers(mechanism: Mechanism) -> bool:

@@ -337,26 +337,42 @@ def _search_warnings(
         At most one of each kind.
     """
     outer = mechanism.statistic
-    if not isinstance(outer, SearchedBallStatistic) or not isinstance(
-        mechanism, StagedMechanism
-    ):
+    if not isinstance(outer, SearchedBallStatistic):
+        return []
+    if not isinstance(mechanism, StagedMechanism):
         return []
     result, budget = mechanism.replay(certificate.release["integers"])
-    is_ball = isinstance(result, Ball)
+    if not isinstance(result, Ball):
+        # A median has no ball: its own place takes the place of the center.
+        return _edge_warnings(outer, value)
 
-    # A median has no ball: its own place takes the place of the center.
-    center = result.center if is_ball else value
-    distance = float(outer.manifold.dist(outer.center, center))
-    warnings = []
-    if distance >= outer.outer_radius * (1 - _EDGE_FRACTION):
-        warnings.append(_fixed_warning(WarningKind.ON_OUTER_EDGE))
-    if is_ball and _is_as_if_misread(outer, result):
+    warnings = _edge_warnings(outer, result.center)
+    if _is_as_if_misread(outer, result):
         warnings.append(_fixed_warning(WarningKind.AS_IF_MISREAD))
-    if is_ball and any(
-        _shows_many_outside(result, outer.n, counts) for counts in budget.counts
-    ):
+    if any(_shows_many_outside(result, outer.n, counts) for counts in budget.counts):
         warnings.append(_fixed_warning(WarningKind.RECORDS_OUTSIDE))
     return warnings
+
+
+def _edge_warnings(outer: SearchedBallStatistic, center: Any) -> list[Warning]:
+    """Warn if a search ended at the edge of the public outer ball.
+
+    Parameters
+    ----------
+    outer : SearchedBallStatistic
+        The statistic, with the outer ball.
+    center : array
+        The center of the ball that was found, or the released median.
+
+    Returns
+    -------
+    list of Warning
+        One warning, or none.
+    """
+    distance = float(outer.manifold.dist(outer.center, center))
+    if distance < outer.outer_radius * (1 - _EDGE_FRACTION):
+        return []
+    return [_fixed_warning(WarningKind.ON_OUTER_EDGE)]
 
 
 def _is_as_if_misread(outer: SearchedBallStatistic, ball: Ball) -> bool:
@@ -842,8 +858,9 @@ def _share_of_radius(value: Any, statistic: Statistic) -> float | None:
     if isinstance(statistic, ClassPrototypes):
         if statistic.searches_ball or not value.is_known.any():
             return None
+        largest_square = float(value.squared_lengths[value.is_known].max())
         # Noise may make an estimate of a squared length negative.
-        return sqrt(max(0.0, float(value.squared_lengths[value.is_known].max())))
+        return sqrt(max(0.0, largest_square))
     if isinstance(statistic, SyntheticPopulation):
         if statistic.is_whole_torus:
             return None
@@ -854,14 +871,12 @@ def _share_of_radius(value: Any, statistic: Statistic) -> float | None:
             distances = statistic.manifold.dist(statistic.ball.center, draws.points)
         return float(np.median(distances)) / statistic.ball.radius
     if isinstance(statistic, SumStatistic | GeodesicLine):
-        public_ball = statistic.release_ball
-        if public_ball is None:
+        ball = statistic.release_ball
+        if ball is None:
             return None
         point = value[0] if isinstance(value, tuple) else value
-        space: Any = statistic
-        return (
-            float(space.manifold.dist(public_ball.center, point)) / public_ball.radius
-        )
+        located: Any = statistic  # a sum with a ball has a manifold too
+        return float(located.manifold.dist(ball.center, point)) / ball.radius
     return None
 
 

@@ -1,5 +1,4 @@
 """Drawing tools shared by all figures on curved spaces, for matplotlib.
-
 They are the project's colors, an empty figure, the sphere seen from a point, the
 Poincaré disk, and positive definite matrices drawn as ellipses.
 """
@@ -241,40 +240,55 @@ def label_graticule(
     width = 2 * np.degrees(np.arcsin(min(half_width, 1.0)))
     fitting_steps = [step for step in _LABEL_STEPS if width <= 6 * step]
     step = min(fitting_steps, default=_LABEL_STEPS[-1])
-
-    x, y, z = frame[2]
-    middle_latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
-    middle_longitude = np.degrees(np.arctan2(y, x))
     # The corners of the square are at most this far from its middle.
-    reach = min(90.0, 0.75 * width)
-    longitude_reach = _longitude_reach(middle_latitude, reach)
-    all_longitudes = middle_longitude + np.linspace(
-        -longitude_reach, longitude_reach, _LINE_POINTS
-    )
-    all_latitudes = np.linspace(
-        max(-90.0, middle_latitude - reach),
-        min(90.0, middle_latitude + reach),
-        _LINE_POINTS,
-    )
-    for latitude in _multiples(step, all_latitudes[0], all_latitudes[-1]):
+    latitudes, longitudes = _degrees_within(frame[2], min(90.0, 0.75 * width))
+
+    for latitude in _multiples(step, latitudes[0], latitudes[-1]):
         if abs(latitude) < 90:
-            parallel = (np.full(_LINE_POINTS, latitude), all_longitudes)
+            parallel = (np.full(_LINE_POINTS, latitude), longitudes)
             text = _parallel_label(latitude, form)
             _draw_labelled_line(axes, frame, half_width, parallel, text, "left")
 
     drawn_labels = set()
-    for longitude in _multiples(step, all_longitudes[0], all_longitudes[-1]):
+    for longitude in _multiples(step, longitudes[0], longitudes[-1]):
         text = _meridian_label(longitude, form)
         if text in drawn_labels:  # a full turn has both of its ends
             continue
         drawn_labels.add(text)
-        meridian = (all_latitudes, np.full(_LINE_POINTS, longitude))
+        meridian = (latitudes, np.full(_LINE_POINTS, longitude))
         _draw_labelled_line(axes, frame, half_width, meridian, text, "bottom")
 
     if form in _ANGLE_NAMES:
         name_to_the_right, name_upward = _ANGLE_NAMES[form]
         axes.set_xlabel(name_to_the_right, color=INK, fontsize=8)
         axes.set_ylabel(name_upward, color=INK, fontsize=8)
+
+
+def _degrees_within(middle: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the latitudes and longitudes of the sphere within a reach of a point.
+
+    Parameters
+    ----------
+    middle : array of shape (3,)
+        A point of the unit sphere.
+    reach : float
+        The distance in degrees, at most 90.
+
+    Returns
+    -------
+    latitudes, longitudes : arrays
+        Evenly spaced degrees, from the smallest to the largest.
+    """
+    x, y, z = middle
+    latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
+    longitude = np.degrees(np.arctan2(y, x))
+    longitude_reach = _longitude_reach(latitude, reach)
+    longitudes = longitude + np.linspace(
+        -longitude_reach, longitude_reach, _LINE_POINTS
+    )
+    lowest = max(-90.0, latitude - reach)
+    highest = min(90.0, latitude + reach)
+    return np.linspace(lowest, highest, _LINE_POINTS), longitudes
 
 
 def _longitude_reach(latitude: float, reach: float) -> float:
@@ -397,13 +411,15 @@ def _draw_labelled_line(
     curve = np.stack(points, axis=-1) @ frame.T
     draw_visible_curve(axes, curve, color=LINES, lw=0.7)
 
-    along, across = (0, 1) if edge == "left" else (1, 0)
-    is_shown = (curve[:, 2] > 0) & (np.abs(curve[:, across]) < 0.92 * half_width)
-    near_edge = is_shown & (curve[:, along] > -half_width)
-    near_edge &= curve[:, along] < -0.9 * half_width
-    if not np.any(near_edge):
+    # How far each point is to the right, upward and toward the viewer.
+    right, up, toward_viewer = curve.T
+    toward_edge, along_edge = (right, up) if edge == "left" else (up, right)
+    is_visible = (toward_viewer > 0) & (np.abs(along_edge) < 0.92 * half_width)
+    is_near_edge = (toward_edge > -half_width) & (toward_edge < -0.9 * half_width)
+    is_candidate = is_visible & is_near_edge
+    if not np.any(is_candidate):
         return
-    first = int(np.argmin(np.where(near_edge, curve[:, along], np.inf)))
+    first = int(np.argmin(np.where(is_candidate, toward_edge, np.inf)))
     axes.annotate(
         text,
         curve[first, :2],

@@ -1,5 +1,4 @@
 """The report of a comparison of groups: one self-contained HTML page.
-
 It is made from released values and certificates, like the report of a single release
 (`curvedp.report.html`), and has the same style.
 """
@@ -69,7 +68,7 @@ class ComparisonFacts:
     names : sequence of str
         The names of the groups.
     guarantee : GDP
-        What all parts together meet.
+        The guarantee of all parts together.
     answer : str
         The result of the test in words.
     pvalue, level : float
@@ -88,7 +87,7 @@ class ComparisonFacts:
     radius : float
         The radius of the ball into which records were clipped.
     warnings : sequence of str
-        What makes a part of the result doubtful.
+        Reasons to doubt a part of the result.
     center : array, optional
         The public center, to which shapes are turned.
     """
@@ -119,7 +118,7 @@ def render_comparison(
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     ledger : Ledger, optional
         The ledger that paid.
     form : str, optional
@@ -165,7 +164,7 @@ def _explanation(facts: ComparisonFacts) -> str:
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     """
     certificate = facts.certificates["test"]
     unit_words = UNIT_WORDS[certificate.privacy_unit]
@@ -187,7 +186,7 @@ def _key_figures(
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     ledger : Ledger or None
         The ledger that paid.
     """
@@ -219,7 +218,7 @@ def _region_pictures(facts: ComparisonFacts, form: str | None) -> list[Picture]:
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     form : str or None
         The form of the records.
 
@@ -247,7 +246,7 @@ def _table_of_means(facts: ComparisonFacts, form: str | None) -> str:
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     form : str or None
         The form in which the means are written.
     """
@@ -275,7 +274,7 @@ def _table_of_parts(facts: ComparisonFacts) -> str:
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     """
     rows = [
         (title, certificate.mechanism, str(certificate.guarantee))
@@ -290,7 +289,7 @@ def _sum_sentence(facts: ComparisonFacts) -> str:
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     """
     sentence = f"Together they meet {facts.guarantee}: the squares of μ add up."
     n_means = sum(title.startswith("mean of") for title in facts.certificates)
@@ -305,7 +304,7 @@ def _certificate_details(facts: ComparisonFacts) -> str:
     Parameters
     ----------
     facts : ComparisonFacts
-        What was released.
+        The released facts of the comparison.
     """
     return "".join(
         f"<details><summary>The certificate of the {escape(title)}</summary>"

@@ -1,5 +1,4 @@
 """Figures that explain a release, for matplotlib.
-
 They are drawn from the certificate and the released value only, never from the data.
 """
 
@@ -126,7 +125,7 @@ def regions_figure(
         globe are called.
     joint_level : float, optional
         The probability with which all regions hold at once, if that is what the title
-        shall say. By default it says the level of each.
+        should say. By default it says the level of each.
 
     Returns
     -------
@@ -147,34 +146,51 @@ def regions_figure(
         return values_figure(regions, joint_level)
     title = _region_title(first)
     if joint_level is not None:
-        title = f"{joint_title(first, joint_level)}"
+        title = joint_title(first, joint_level)
     height = 5.2 + LEGEND_LINE * len(regions)
     figure, axes = canvas.new_figure(title, size=(5.2, height))
-    is_sphere = canvas.view_of(first.manifold) == "sphere"
-    middle = np.mean([region.center for region in regions.values()], axis=0)
-    frame = canvas.viewing_frame(middle) if is_sphere else None
 
-    outlines = {}
-    for name, region in regions.items():
-        outlines[name] = _outline(region, first, frame)
-    reach = max(float(np.abs(outline).max()) for outline in outlines.values())
-    half_width = min(1.05, max(1.6 * reach, 1e-12)) if is_sphere else 1.3 * reach
+    frame = None
+    if canvas.view_of(first.manifold) == "sphere":
+        middle = np.mean([region.center for region in regions.values()], axis=0)
+        frame = canvas.viewing_frame(middle)
+    outlines = {
+        name: _outline(region, first, frame) for name, region in regions.items()
+    }
     if frame is not None:
+        reach = max(float(np.abs(outline).max()) for outline in outlines.values())
+        half_width = min(1.05, max(1.6 * reach, 1e-12))
         canvas.draw_sphere_background(axes)
         canvas.label_graticule(axes, frame, half_width, form)
-    # After four colors the same ones follow with dashed lines.
-    styles = product(_LINE_STYLES, SERIES_COLORS)
-    for (name, outline), (line, color) in zip(outlines.items(), styles, strict=False):
-        axes.fill(*outline[:-1].T, facecolor=color, alpha=0.25, lw=0)
-        axes.plot(*outline[:-1].T, color=color, lw=1.5, ls=line, label=name)
-        axes.plot(*outline[-1], "o", color=color, ms=4)
+    _draw_outlines(axes, outlines)
+
     # Below the axes a legend covers neither a region nor a number of the graticule.
     figure.legend(loc="outside lower center", fontsize=8, frameon=False)
-    if is_sphere:
+    if frame is not None:
         canvas.show_square(axes, half_width)
     else:
         axes.set(aspect="equal", xlabel="first coordinate", ylabel="second coordinate")
     return figure
+
+
+def _draw_outlines(axes: Axes, outlines: Mapping[str, np.ndarray]) -> None:
+    """Draw regions of the plane with their centers, each in its own color.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    outlines : mapping
+        For each name in the legend, the points of a boundary and, last, the center.
+    """
+    # After four colors the same ones follow with dashed lines.
+    styles = product(_LINE_STYLES, SERIES_COLORS)
+    for (name, outline), (line, color) in zip(outlines.items(), styles, strict=False):
+        boundary = outline[:-1].T
+        center = outline[-1]
+        axes.fill(*boundary, facecolor=color, alpha=0.25, lw=0)
+        axes.plot(*boundary, color=color, lw=1.5, ls=line, label=name)
+        axes.plot(*center, "o", color=color, ms=4)
 
 
 def _outline(region: Region, first: Region, frame: np.ndarray | None) -> np.ndarray:
@@ -356,10 +372,7 @@ def _zoomed_half_width(boundary: np.ndarray) -> float:
         In radii of the sphere or of the disk.
     """
     reach = float(np.max(np.abs(boundary)))
-    if reach > 0.02:
-        half_width = max(0.3, 6 * reach)
-    else:
-        half_width = 4 * reach
+    half_width = max(0.3, 6 * reach) if reach > 0.02 else 4 * reach
     return min(1.05, half_width)
 
 
@@ -385,12 +398,15 @@ def _draw_tensors(axes: Axes, region: Region, value: np.ndarray) -> None:
     directions = rng.standard_normal((_BOUNDARY_TENSORS, region.manifold.dim))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     sections = region.edge(directions)[:, :2, :2]
-    # uᵀ A⁻¹ u for each direction t and each tensor k.
-    lengths = 1 / np.sqrt(np.einsum("at,kab,bt->kt", u, np.linalg.inv(sections), u))
+
+    # uᵀ A⁻¹ u for each tensor k and each direction t.
+    inverses = np.linalg.inv(sections)
+    quadratic_forms = np.einsum("at,kab,bt->kt", u, inverses, u)
+    lengths = 1 / np.sqrt(quadratic_forms)
     outer = u * lengths.max(axis=0)
     inner = u * lengths.min(axis=0)
-
-    band = np.concatenate([outer, inner[:, ::-1]], axis=1)
+    # Once around the outer curve, and back along the inner one.
+    band = np.concatenate([outer, np.flip(inner, axis=1)], axis=1)
     axes.fill(*band, facecolor=canvas.SOFT, alpha=0.45, lw=0)
     for curve in (outer, inner):
         axes.plot(*curve, color=canvas.ACCENT, lw=1.2)
@@ -547,8 +563,8 @@ def budget_figure(
     Parameters
     ----------
     spent : Guarantee or None
-        What the releases together cost, of the budget's own kind; None if there are
-        none.
+        The guarantee of all releases together, of the budget's own kind; None if there
+        are none.
     budget : Guarantee
         The budget of the ledger.
     labels : list of str
@@ -648,7 +664,7 @@ def _draw_predicted_errors(
     errors : sequence of (x, predicted error)
         Pairs of a value of x and the predicted error.
     x_label : str
-        What x is.
+        A description of x.
     useless_error : float
         Where the dashed line is drawn.
     """

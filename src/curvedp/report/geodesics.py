@@ -1,5 +1,4 @@
 """Pictures of private principal geodesics, for matplotlib.
-
 Each geodesic goes through the private mean, from two standard deviations on one side to
 two on the other: shapes are drawn as outlines, tensors as ellipsoids, directions on a
 globe. Everything comes from released numbers, never from the data.
@@ -193,16 +192,17 @@ def _draw_rows(
     for component, row in enumerate(grid):
         points = geodesics.points(component, _STEPS)
         color = _COLORS[component % len(_COLORS)]
-        for axes, point, step in zip(row, points, _STEPS, strict=True):
+        for axes, point in zip(row, points, strict=True):
             draw(axes, point, geodesics.mean, color)
             axes.set(aspect="equal", xticks=[], yticks=[])
             axes.set_facecolor("none")
             axes.spines[:].set_visible(False)
-            if component == 0:
-                title = "mean" if step == 0 else f"{step:+.0f} sd"
-                axes.set_title(title, color=canvas.INK, fontsize=9)
         row[0].set_ylabel(f"direction {component + 1}", color=canvas.INK, fontsize=9)
         _share_limits(row)
+
+    for axes, step in zip(grid[0], _STEPS, strict=True):
+        title = "mean" if step == 0 else f"{step:+.0f} sd"
+        axes.set_title(title, color=canvas.INK, fontsize=9)
 
 
 def _share_limits(row: np.ndarray) -> None:
@@ -385,12 +385,13 @@ def _draw_deviations(axes: Axes, geodesics: PrincipalGeodesics) -> None:
         The released mean, directions and variances.
     """
     deviations = np.sqrt(geodesics.variances)
-    for k, color in zip(
-        range(min(2, len(geodesics.directions))), _COLORS, strict=False
-    ):
+    n_drawn = min(2, len(geodesics.directions))
+    for component in range(n_drawn):
+        # The geodesic is a straight line along one coordinate.
         ends = np.zeros((2, 2))
-        ends[:, k] = _STEPS[0] * deviations[k], _STEPS[-1] * deviations[k]
-        axes.plot(*ends.T, color=color, lw=2.2)
+        ends[0, component] = _STEPS[0] * deviations[component]
+        ends[1, component] = _STEPS[-1] * deviations[component]
+        axes.plot(*ends.T, color=_COLORS[component], lw=2.2)
     if len(geodesics.directions) > 1:
         spread = np.diag(geodesics.variances[:2])
         axes.plot(*_ellipse(spread), color=canvas.INK, lw=1)

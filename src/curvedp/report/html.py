@@ -1,5 +1,4 @@
 """The report of a release: one self-contained HTML page for people who were not there.
-
 It is made from the released value, its certificate and the ledger that paid for it, and
 makes no request to any server.
 """
@@ -288,7 +287,7 @@ def _page_title(releases: list[ReleasedValue]) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What is reported, the main release first.
+        The releases that are reported, the main one first.
 
     Returns
     -------
@@ -335,7 +334,7 @@ def _regions_together(releases: list[ReleasedValue]) -> dict[str, list[Region]]:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
 
     Returns
     -------
@@ -408,7 +407,7 @@ def _all_values(
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
     values : list of str
         The released values in words.
     regions : mapping
@@ -441,7 +440,7 @@ def _comparison_pictures(
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
     regions : mapping
         For each target ("population", "records"), one region for each release. Those of
         the population are drawn if there are any.
@@ -504,29 +503,39 @@ def _release_pictures(
         legend = _REGION_LEGENDS[form_of(region.manifold)].format(covered)
         pictures.append(Picture(figures.region_figure(region, point, form), legend))
         if region.of == "records":
-            pictures.append(
-                Picture(
-                    figures.radius_figure(certificate, components),
-                    "Of the noise alone, from the certificate; the data are not used.",
-                )
-            )
+            radii = figures.radius_figure(certificate, components)
+            caption = "Of the noise alone, from the certificate; the data are not used."
+            pictures.append(Picture(radii, caption))
+    return pictures + _privacy_pictures(certificate)
 
-    profile = mechanism_of(certificate).privacy_profile
+
+def _privacy_pictures(certificate: Certificate) -> list[Picture]:
+    """Return the figures of a release's privacy: its profile and its trade-off curve.
+
+    There are none if the release meets no guarantee of Gaussian DP, to which the
+    figures compare it.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The certificate of the release.
+    """
     mu = certificate.claims.gdp
-    if mu is not None:
-        pictures += [
-            Picture(
-                figures.profile_figure(profile, mu),
-                "For each ε, the smallest δ for which the release is (ε, δ)-differentially "
-                "private; lower is better.",
-            ),
-            Picture(
-                figures.tradeoff_figure(profile, mu),
-                "The errors of the best possible attacker; "
-                "nearer to the dotted line is better.",
-            ),
-        ]
-    return pictures
+    if mu is None:
+        return []
+    profile = mechanism_of(certificate).privacy_profile
+    return [
+        Picture(
+            figures.profile_figure(profile, mu),
+            "For each ε, the smallest δ for which the release is (ε, δ)-differentially "
+            "private; lower is better.",
+        ),
+        Picture(
+            figures.tradeoff_figure(profile, mu),
+            "The errors of the best possible attacker; "
+            "nearer to the dotted line is better.",
+        ),
+    ]
 
 
 def budget_picture(ledger: Ledger) -> Picture:
@@ -585,20 +594,20 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What an estimator has released.
+        The releases of an estimator.
 
     Returns
     -------
     str
         HTML, empty without warnings.
     """
-    texts = []
+    all_texts = []
     for release in releases:
-        for warning in release_warnings(release.value, release.certificate):
-            if warning.text not in texts:
-                texts.append(warning.text)
-
+        found = release_warnings(release.value, release.certificate)
+        all_texts += [warning.text for warning in found]
+    texts = list(dict.fromkeys(all_texts))  # each once, in their order
     certificate = releases[0].certificate
+
     if certificate.provenance.entropy.get("cryptographic") is not True:
         texts.append(
             "The random numbers were simulated: this is NOT a private release."
@@ -621,7 +630,7 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What is released together. The promise quoted is that of the first.
+        The releases of one estimator. The promise of the first is quoted.
     error : float or None
         The expected distance that the noise moves the result, if it is known.
 
@@ -657,9 +666,9 @@ def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
     Parameters
     ----------
     releases : list of ReleasedValue
-        What is released together.
+        The releases of one estimator.
     plural : str
-        What is protected, in the plural, such as "records".
+        The privacy unit in the plural, such as "records".
 
     Returns
     -------
@@ -745,7 +754,7 @@ def _key_figures(
     Returns
     -------
     list of (str, str)
-        What each number means, and the number as text.
+        Pairs of a meaning and the number as text.
     """
     key_figures = []
     if "n" in certificate.statistic:
@@ -809,7 +818,7 @@ def rounded_down(guarantee: Guarantee | None) -> str:
     Parameters
     ----------
     guarantee : Guarantee or None
-        What remains of the budget.
+        The remaining budget.
 
     Returns
     -------
@@ -865,7 +874,7 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
     Returns
     -------
     list of (str, str)
-        What each fact is, and the fact in words.
+        Pairs of a name and the fact in words.
     """
     statistic = certificate.statistic
     plural = UNIT_WORDS[certificate.privacy_unit].plural
@@ -923,7 +932,7 @@ def key_cards(key_figures: list[tuple[str, str]]) -> str:
     Parameters
     ----------
     key_figures : list of (str, str)
-        What each number means, and the number as text.
+        Pairs of a meaning and the number as text.
     """
     return "".join(
         f'<div class="key"><b>{escape(number)}</b>{escape(meaning)}</div>'

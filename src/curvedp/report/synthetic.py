@@ -1,5 +1,4 @@
 """A picture of synthetic records, and of the real ones beside them.
-
 The picture of synthetic records is made of released numbers alone. With the real ones
 beside them it is private: it is for the eyes of those who may see the data.
 """
@@ -187,25 +186,53 @@ def _draw_background(
     view = canvas.view_of(manifold)
     axes.set_facecolor("none")
     if view == "sphere":
-        half_width = min(max(half_width, _SMALLEST_HALF_WIDTH), 1.05)
-        frame = canvas.viewing_frame(base)
-        canvas.draw_sphere_background(axes)
-        if half_width < _WHOLE_GLOBE:
-            canvas.label_graticule(axes, frame, half_width)
-        else:  # degrees would be written over each other at the poles
-            canvas.draw_sphere_grid(axes, frame)
-        canvas.show_square(axes, half_width)
+        _draw_globe(axes, base, half_width)
     elif view == "disc":
         canvas.draw_disc_grid(axes)
         canvas.show_square(axes, 1.05)
+    elif _is_pair_of_angles(manifold):
+        _draw_plane(axes, 180.0, "first angle, degrees", "second angle")
     else:
-        size = half_width
-        x_label, y_label = "along the first direction", "along the second"
-        if _is_pair_of_angles(manifold):
-            size = 180.0
-            x_label, y_label = "first angle, degrees", "second angle"
-        axes.set(xlim=(-size, size), ylim=(-size, size), aspect="equal")
-        axes.set_xlabel(x_label, color=canvas.INK)
-        axes.set_ylabel(y_label, color=canvas.INK)
-        axes.tick_params(color=canvas.INK, labelcolor=canvas.INK)
-        axes.spines[["top", "right"]].set_visible(False)
+        _draw_plane(axes, half_width, "along the first direction", "along the second")
+
+
+def _draw_globe(axes: Axes, base: np.ndarray, half_width: float) -> None:
+    """Draw the part of a globe around a point, or all of it if that is most of it.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    base : array of shape (3,)
+        The point of the sphere that is seen from above.
+    half_width : float
+        Half the width of the part, as a length in the plane of the picture.
+    """
+    half_width = min(max(half_width, _SMALLEST_HALF_WIDTH), 1.05)
+    frame = canvas.viewing_frame(base)
+    canvas.draw_sphere_background(axes)
+    if half_width < _WHOLE_GLOBE:
+        canvas.label_graticule(axes, frame, half_width)
+    else:  # degrees would be written over each other at the poles
+        canvas.draw_sphere_grid(axes, frame)
+    canvas.show_square(axes, half_width)
+
+
+def _draw_plane(axes: Axes, half_width: float, x_label: str, y_label: str) -> None:
+    """Draw the axes of a square of the plane around 0.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    half_width : float
+        Half the width of the square.
+    x_label, y_label : str
+        The labels of the two axes.
+    """
+    limits = (-half_width, half_width)
+    axes.set(xlim=limits, ylim=limits, aspect="equal")
+    axes.set_xlabel(x_label, color=canvas.INK)
+    axes.set_ylabel(y_label, color=canvas.INK)
+    axes.tick_params(color=canvas.INK, labelcolor=canvas.INK)
+    axes.spines[["top", "right"]].set_visible(False)

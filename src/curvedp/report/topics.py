@@ -1,8 +1,12 @@
-"""A picture of released topics in the plane, made of released numbers alone."""
+"""A picture of released topics in the plane, made of released numbers alone.
+A topic is a cluster of embedded texts: a private center with a noisy number of texts,
+and phrases of a public vocabulary that describe it.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from curvedp.report import canvas
@@ -30,7 +34,7 @@ def topics_figure(
     count_error : float
         The half-width of a 95 % interval of each count.
     names : sequence of str
-        What is written beside each circle.
+        The text beside each circle.
 
     Returns
     -------
@@ -41,32 +45,15 @@ def topics_figure(
         "topics: near to each other if they are alike", size=(7.6, 6.4)
     )
 
-    # Circles have areas in proportion to the counts; what may be noise is empty.
-    largest = max(float(np.max(counts)), 1e-300)
-    areas = _LARGEST_AREA * np.maximum(counts, 0.0) / largest
-    is_known = counts > count_error
-    x, y = places.T
-    axes.scatter(
-        x[is_known],
-        y[is_known],
-        s=np.maximum(areas[is_known], _SMALLEST_AREA),
-        color=canvas.SOFT,
-        edgecolors=canvas.ACCENT,
-    )
-    axes.scatter(
-        x[~is_known],
-        y[~is_known],
-        s=np.maximum(areas[~is_known], _SMALLEST_AREA),
-        facecolors="none",
-        edgecolors=canvas.LINES,
-    )
-
-    for index, name in enumerate(names):
-        text = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    _draw_circles(axes, places, counts, count_error)
+    for (x, y), name in zip(places, names, strict=True):
+        text = name
+        if len(name) > _LONGEST_NAME:
+            text = name[: _LONGEST_NAME - 1] + "…"
         # No part of a name is read as mathematics or as a command.
         axes.text(
-            x[index],
-            y[index],
+            x,
+            y,
             text,
             color=canvas.INK,
             fontsize=7,
@@ -78,3 +65,40 @@ def topics_figure(
     axes.margins(0.15)
     axes.spines[:].set_visible(False)
     return figure
+
+
+def _draw_circles(
+    axes: Axes, places: np.ndarray, counts: np.ndarray, count_error: float
+) -> None:
+    """Draw a circle for each topic; those whose count may be noise are empty.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    places : array of shape (topics, 2)
+        The centers of the circles.
+    counts : array of shape (topics,)
+        The noisy counts, to which the areas are proportional.
+    count_error : float
+        The half-width of a 95 % interval of each count.
+    """
+    largest = max(float(np.max(counts)), 1e-300)
+    areas = _LARGEST_AREA * np.maximum(counts, 0.0) / largest
+    visible_areas = np.maximum(areas, _SMALLEST_AREA)
+    is_known = counts > count_error
+    x, y = places.T
+    axes.scatter(
+        x[is_known],
+        y[is_known],
+        s=visible_areas[is_known],
+        color=canvas.SOFT,
+        edgecolors=canvas.ACCENT,
+    )
+    axes.scatter(
+        x[~is_known],
+        y[~is_known],
+        s=visible_areas[~is_known],
+        facecolors="none",
+        edgecolors=canvas.LINES,
+    )

@@ -1,5 +1,4 @@
 """Pictures of released values in the form in which people know them, for matplotlib.
-
 Shapes are drawn as outlines over each other, tensors of up to three dimensions as
 ellipsoids with their axes, rotations of space as turned axes on a globe, and larger
 matrices as images. Everything comes from certificates, never from the data.
@@ -33,7 +32,7 @@ Form = Literal["outlines", "ellipsoids", "axes", "images", "points"]
 
 # The colors of several values in one figure.
 SERIES_COLORS = (canvas.ACCENT, canvas.WARM, canvas.INK, canvas.SOFT)
-# Matrices of so many rows are ellipsoids; larger ones are images.
+# Matrices with at most this many rows are drawn as ellipsoids, larger ones as images.
 _LARGEST_ELLIPSOID = 3
 # The direction from which ellipsoids are seen.
 _OBLIQUE_VIEW = np.array([1.0, -1.6, 0.9])
@@ -97,11 +96,11 @@ def values_figure(
     Parameters
     ----------
     regions : mapping of str to Region
-        Regions of one space by their names; at most eight. The space must not be one
+        At most eight regions of one space, by their names. The space must not be one
         of "points" (`form_of`).
     joint_level : float, optional
         The probability with which all regions hold at once, if that is what the title
-        shall say. By default it says the level of each.
+        should say. By default it says the level of each.
 
     Returns
     -------
@@ -120,24 +119,14 @@ def values_figure(
         draw_turned_axes(axes, regions)
         return figure
 
-    # Ellipsoids and images have one panel for each region, a few of them side by side.
-    n_columns = min(len(regions), _MOST_COLUMNS)
-    n_rows = ceil(len(regions) / n_columns)
-    width = 3.0 * n_columns + (0.8 if form == "images" else 0.4)
-    size = (max(width, _SMALLEST_WIDTH), 0.4 + 3.0 * n_rows)
-    figure = Figure(figsize=size, layout="constrained", facecolor="none")
-    all_panels = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
-    panels = all_panels[: len(regions)]
-    for empty in all_panels[len(regions) :]:
-        empty.remove()
-    figure.suptitle(title, x=0.02, ha="left", color=canvas.INK, fontsize=11)
-    # Without room the titles of the panels touch that of the figure.
-    figure.set_layout_engine("constrained", h_pad=0.1)
+    # Images have a scale of colors beside them, for which there must be room.
+    figure, panels = _panels_side_by_side(
+        title, len(regions), extra_width=0.8 if form == "images" else 0.4
+    )
     if form == "ellipsoids":
-        for axes, (name, region), color in zip(
-            panels, regions.items(), cycle(SERIES_COLORS), strict=False
-        ):
-            draw_ellipsoid(axes, region, color)
+        colors = cycle(SERIES_COLORS)
+        for axes, (name, region) in zip(panels, regions.items(), strict=True):
+            draw_ellipsoid(axes, region, next(colors))
             axes.set_title(name, color=canvas.INK, fontsize=10)
         _share_limits(panels)
         return figure
@@ -146,6 +135,41 @@ def values_figure(
     radii = [region.radius for region in regions.values()]
     _draw_images(figure, panels, first.manifold, centers, radii)
     return figure
+
+
+def _panels_side_by_side(
+    title: str, count: int, *, extra_width: float
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one panel for each region, a few of them in a row.
+
+    Parameters
+    ----------
+    title : str
+        The title of the figure.
+    count : int
+        The number of panels.
+    extra_width : float
+        How much wider than its panels the figure is, in inches.
+
+    Returns
+    -------
+    figure : Figure
+        The figure.
+    panels : list of Axes
+        Its panels, row by row.
+    """
+    n_columns = min(count, _MOST_COLUMNS)
+    n_rows = ceil(count / n_columns)
+    width = 3.0 * n_columns + extra_width
+    size = (max(width, _SMALLEST_WIDTH), 0.4 + 3.0 * n_rows)
+    figure = Figure(figsize=size, layout="constrained", facecolor="none")
+    all_panels = list(figure.subplots(n_rows, n_columns, squeeze=False).flat)
+    for unused in all_panels[count:]:
+        unused.remove()
+    figure.suptitle(title, x=0.02, ha="left", color=canvas.INK, fontsize=11)
+    # Without room the titles of the panels touch that of the figure.
+    figure.set_layout_engine("constrained", h_pad=0.1)
+    return figure, all_panels[:count]
 
 
 def image_figure(title: str, region: Region, value: np.ndarray) -> Figure:
@@ -240,19 +264,12 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
     # After four colors the same ones follow with dashed lines.
     styles = product(("-", "--"), SERIES_COLORS)
     for (name, region), (line, color) in zip(regions.items(), styles, strict=False):
-        center = region.center
-        z = center[:, 0] + 1j * center[:, 1]
+        landmarks = region.center[:, 0] + 1j * region.center[:, 1]
         if reference is None:
-            # The longest axis of the first shape lies flat, with the first landmark on
-            # the right, as it is in files.
-            z = z * np.exp(-0.5j * np.angle(np.sum(z**2)))
-            if z[0].real < 0:
-                z = -z
-            reference = z
-        overlap = np.sum(reference * np.conj(z))
-        if np.abs(overlap) > 0:
-            z = z * overlap / np.abs(overlap)
-        closed = np.append(z, z[0])
+            landmarks = reference = _laid_flat(landmarks)
+        landmarks = _turned_toward(reference, landmarks)
+
+        closed = np.append(landmarks, landmarks[0])
         label = f"{name}: each landmark within {region.radius:.2g}"
         axes.plot(
             closed.real,
@@ -265,15 +282,62 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
             label=label,
         )
         if region.radius <= _WIDEST_CIRCLE:
-            for landmark in z:
-                place = (float(landmark.real), float(landmark.imag))
-                axes.add_patch(Circle(place, region.radius, fc=color, alpha=0.15, lw=0))
+            _draw_circles_about(axes, landmarks, region.radius, color)
     axes.set(aspect="equal", xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     axes.margins(0.12)
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, 0.0), fontsize=8, frameon=False
     )
+
+
+def _laid_flat(landmarks: np.ndarray) -> np.ndarray:
+    """Turn a shape so that its longest axis lies flat.
+
+    The first landmark is on the right, as it is in files.
+
+    Parameters
+    ----------
+    landmarks : array of complex
+        The landmarks x + iy.
+    """
+    flat = landmarks * np.exp(-0.5j * np.angle(np.sum(landmarks**2)))
+    return np.asarray(-flat if flat[0].real < 0 else flat)
+
+
+def _turned_toward(reference: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
+    """Turn a shape so that it fits another one as well as possible.
+
+    Parameters
+    ----------
+    reference, landmarks : arrays of complex
+        The landmarks x + iy of both shapes.
+    """
+    overlap = np.sum(reference * np.conj(landmarks))
+    if np.abs(overlap) == 0:  # every rotation fits equally well
+        return landmarks
+    return np.asarray(landmarks * overlap / np.abs(overlap))
+
+
+def _draw_circles_about(
+    axes: Axes, landmarks: np.ndarray, radius: float, color: str
+) -> None:
+    """Draw a pale circle about each landmark.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    landmarks : array of complex
+        The landmarks x + iy.
+    radius : float
+        The radius of all circles.
+    color : str
+        Their color.
+    """
+    for landmark in landmarks:
+        place = (float(landmark.real), float(landmark.imag))
+        axes.add_patch(Circle(place, radius, fc=color, alpha=0.15, lw=0))
 
 
 def draw_ellipsoid(axes: Axes, region: Region, color: str) -> None:
@@ -366,20 +430,7 @@ def draw_turned_axes(axes: Axes, regions: Mapping[str, Region]) -> None:
     """
     frame = canvas.viewing_frame(_OBLIQUE_VIEW)
     canvas.draw_sphere_background(axes)
-    for name, unit_vector in zip("xyz", np.eye(3), strict=True):
-        seen = frame @ unit_vector
-        axes.plot(*np.outer(seen[:2], (-1, 1)), color=canvas.LINES, lw=0.8)
-        beside_globe = _NAME_HEIGHT * seen[:2] / np.linalg.norm(seen[:2])
-        x, y = map(float, beside_globe)
-        axes.text(
-            x,
-            y,
-            name,
-            color=canvas.INK,
-            fontsize=9,
-            ha="center",
-            va="center",
-        )
+    _draw_named_axes(axes, frame)
     styles = product(("-", "--"), SERIES_COLORS)
     for (name, region), (line, color) in zip(regions.items(), styles, strict=False):
         turned = region.center.T
@@ -413,10 +464,28 @@ def _rotation_label(name: str, region: Region) -> str:
     return f"{name}: each axis within {np.degrees(region.radius):.3g}°"
 
 
+def _draw_named_axes(axes: Axes, frame: np.ndarray) -> None:
+    """Draw the axes x, y and z of space through the globe, with their names beside it.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where to draw.
+    frame : array of shape (3, 3)
+        The directions to the right, upward and toward the viewer.
+    """
+    for name, unit_vector in zip("xyz", np.eye(3), strict=True):
+        end = (frame @ unit_vector)[:2]
+        axes.plot(*np.outer(end, (-1, 1)), color=canvas.LINES, lw=0.8)
+        beside_globe = _NAME_HEIGHT * end / np.linalg.norm(end)
+        x, y = map(float, beside_globe)
+        axes.text(x, y, name, color=canvas.INK, fontsize=9, ha="center", va="center")
+
+
 def _draw_circle_on_sphere(
     axes: Axes, frame: np.ndarray, middle: np.ndarray, radius: float, color: str
 ) -> None:
-    """Draw the points of the unit sphere at a distance from one of them.
+    """Draw the circle of points of the unit sphere at a given angle from one point.
 
     Parameters
     ----------
@@ -433,10 +502,10 @@ def _draw_circle_on_sphere(
     """
     if radius >= np.pi:
         return
-    across = canvas.viewing_frame(middle)
-    angles = np.linspace(0, 2 * np.pi, _CURVE_POINTS)[:, None]
-    sideways = np.cos(angles) * across[0] + np.sin(angles) * across[1]
-    circle = np.cos(radius) * across[2] + np.sin(radius) * sideways
+    first_tangent, second_tangent, unit_middle = canvas.viewing_frame(middle)
+    angles = np.linspace(0, 2 * np.pi, _CURVE_POINTS)[:, np.newaxis]
+    tangents = np.cos(angles) * first_tangent + np.sin(angles) * second_tangent
+    circle = np.cos(radius) * unit_middle + np.sin(radius) * tangents
     seen = circle @ frame.T
     axes.plot(*seen[:, :2].T, color=color, lw=0.6, ls="--", alpha=0.5)
     canvas.draw_visible_curve(axes, seen, color=color, lw=1.2)

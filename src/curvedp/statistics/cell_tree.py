@@ -225,20 +225,13 @@ def consistent_counts(
     """
     left = np.array(tree.left)
     estimates, combined_variances = _upward_pass(left, counts, variances)
-
-    # The difference between the total and the sum of the roots is divided among the
-    # roots in proportion to their variances.
     final_counts = np.zeros(len(tree))
     n_roots = len(tree.lengths)
-    roots = np.arange(n_roots)
-    excess = total - estimates[roots].sum()
-    root_variance = combined_variances[roots].sum()
-    shares = np.full(n_roots, 1 / n_roots)
-    if root_variance > 0:
-        shares = combined_variances[roots] / root_variance
-    final_counts[roots] = project_to_simplex(estimates[roots] + excess * shares, total)
+    final_counts[:n_roots] = _root_counts(
+        estimates[:n_roots], combined_variances[:n_roots], total
+    )
 
-    # From the roots down, the children of each parent share its excess in the same way.
+    # From the roots down, each parent's count is divided between its two children.
     levels = np.array(tree.level)
     for level in range(max(tree.level)):
         parents = np.flatnonzero((levels == level) & (left >= 0))
@@ -257,6 +250,29 @@ def consistent_counts(
     return final_counts
 
 
+def _root_counts(
+    estimates: np.ndarray, variances: np.ndarray, total: float
+) -> np.ndarray:
+    """Return nonnegative counts of the roots that add up to the total.
+
+    The difference between the total and the sum of the estimates is divided among the
+    roots in proportion to their variances.
+
+    Parameters
+    ----------
+    estimates, variances : arrays of shape (roots,)
+        The combined estimate of each root's count, and its variance.
+    total : float
+        The number of all records.
+    """
+    excess = total - estimates.sum()
+    sum_of_variances = variances.sum()
+    shares = np.full(len(estimates), 1 / len(estimates))
+    if sum_of_variances > 0:
+        shares = variances / sum_of_variances
+    return project_to_simplex(estimates + excess * shares, total)
+
+
 def _upward_pass(
     left: np.ndarray, counts: np.ndarray, variances: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -264,7 +280,7 @@ def _upward_pass(
 
     Both are independent unbiased estimates of the true count. They are averaged with
     weights proportional to 1/variance. If their variances are a and b, the average has
-    the variance ab/(a + b). It is the first pass of `consistent_counts`.
+    the variance ab/(a + b).
 
     Parameters
     ----------

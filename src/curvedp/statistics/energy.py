@@ -11,7 +11,7 @@ from curvedp.geometry import Euclidean
 from curvedp.geometry.manifold import Manifold
 
 # How many distances are computed at once.
-_BLOCK = 1 << 18
+_DISTANCES_PER_BLOCK = 1 << 18
 
 
 def energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
@@ -73,7 +73,7 @@ def squared_energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) ->
 def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     """Return the mean distance between points of one sample and points of another.
 
-    It is computed for blocks of rows, so that at most `_BLOCK` distances are in memory.
+    It is computed for blocks of rows, so that at most `_DISTANCES_PER_BLOCK` distances are in memory.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _mean_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     float
         The mean over all n·m pairs.
     """
-    rows = max(1, _BLOCK // len(Y))
+    rows = max(1, _DISTANCES_PER_BLOCK // len(Y))
     total = 0.0
     # SciPy computes Euclidean distances without an array of differences.
     if isinstance(manifold, Euclidean):

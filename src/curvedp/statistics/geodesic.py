@@ -221,12 +221,15 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         responses = to_float_records("Y", data[1], point_shape)
         if predictors.ndim == 1:
             predictors = predictors.reshape(len(predictors), -1)
-        n_rows = len(predictors)
-        person_index = np.asarray(data[2]) if len(data) > 2 else np.arange(n_rows)
+        has_person_index = len(data) > 2
+        person_index = np.arange(len(predictors))
+        if has_person_index:
+            person_index = np.asarray(data[2])
 
+        n_rows = len(person_index)
         has_right_shapes = (
-            predictors.shape == (len(person_index), n_predictors)
-            and responses.shape == (len(person_index), *point_shape)
+            predictors.shape == (n_rows, n_predictors)
+            and responses.shape == (n_rows, *point_shape)
             and len(np.unique(person_index)) == self.n
         )
         if not has_right_shapes:
@@ -235,17 +238,30 @@ class GeodesicLine(Statistic, BoundsSamplingError):
                 f"is of {self.n} records"
             )
 
-        low, high = self.x_range.T
-        with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            unit = (predictors - low) / (high - low)
-            # Now in [0, 1]. A predictor that is no number is put in the middle, at ½.
-            unit = np.where(np.isfinite(predictors), unit, MAX_PREDICTOR)
-            centered = np.clip(unit, 0.0, 1.0) - MAX_PREDICTOR
         canonical = carry_records(self.manifold, self.center, responses)
         clipped = project_to_ball(
             self.manifold, self.ball.center, self.domain.data_radius, canonical
         )
+        centered = self._center_predictors(predictors)
         return RegressionData(centered, np.asarray(clipped), person_index)
+
+    def _center_predictors(self, predictors: np.ndarray) -> np.ndarray:
+        """Map the public range of each predictor to [−½, ½], and clip to it.
+
+        A predictor that is not finite becomes 0, the middle of its range.
+
+        Parameters
+        ----------
+        predictors : array of shape (records, predictors)
+            The predictors. No content of a record raises or warns.
+        """
+        low, high = self.x_range.T
+        with np.errstate(all="ignore"):  # a data-dependent warning is a release
+            share_of_range = (predictors - low) / (high - low)
+            share_of_range = np.where(
+                np.isfinite(predictors), share_of_range, MAX_PREDICTOR
+            )
+            return np.asarray(np.clip(share_of_range, 0.0, 1.0) - MAX_PREDICTOR)
 
     def pair_to_data_frame(
         self, point: np.ndarray, velocities: np.ndarray
@@ -362,18 +378,17 @@ def public_domain(
     check_symmetric(manifold)
     # The distance from the middle point to the farthest prediction.
     arm = n_predictors * speed * MAX_PREDICTOR
-    room = _INJECTIVITY_SHARE * manifold.injectivity_radius - arm
+    farthest = _INJECTIVITY_SHARE * manifold.injectivity_radius
+    room = farthest - arm
     if not room >= 2 * radius:
         arm_text = "speed/2" if n_predictors == 1 else f"{n_predictors}·speed/2"
         raise ParameterError(
             f"and speed {speed!r} are too large on {manifold!r}: 2·radius + {arm_text} "
-            f"must be at most {_INJECTIVITY_SHARE * manifold.injectivity_radius:.6g}, or "
-            "residuals would cross the cut locus",
+            f"must be at most {farthest:.6g}, or residuals would cross the cut locus",
             parameter="radius",
             value=radius,
         )
-    lower_curvature = manifold.curvature_bounds[0]
-    root_curvature = sqrt(max(0.0, -lower_curvature))
+    root_curvature = sqrt(max(0.0, -manifold.curvature_bounds[0]))
     if not root_curvature * (radius + arm + clip) <= _FARTHEST:
         raise ParameterError(
             f", speed {speed!r} and clip {clip!r} reach too far on {manifold!r}: "
@@ -384,7 +399,7 @@ def public_domain(
 
     middle_radius = radius
     if n_predictors == 1:
-        widest = _WIDEST_DOMAIN / root_curvature if lower_curvature < 0 else inf
+        widest = _WIDEST_DOMAIN / root_curvature if root_curvature > 0 else inf
         wider = max(radius, min(radius + arm, widest))
         middle_radius = min(wider, room / 2)
     data_radius = min(middle_radius + arm + clip, room - middle_radius)

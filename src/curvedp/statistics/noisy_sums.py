@@ -367,8 +367,8 @@ class SpreadSum(ClippedSum):
 class GramSum(SumStatistic):
     """The sum Σ xxᵀ/r² of records of length at most r; its eigenvectors need no n.
 
-    ‖xxᵀ‖ ≤ r². Longer records are scaled onto the bound, and those that are not finite
-    become 0.
+    ‖xxᵀ‖ ≤ r². Longer records are scaled to the length r, and a record that is not
+    finite becomes 0.
 
     Attributes
     ----------

@@ -757,7 +757,7 @@ class ReleasedPopulation:
 
 
 def _shorten(logs: np.ndarray, lengths: np.ndarray, reach: float) -> np.ndarray:
-    """Return logarithms, shortening those that are longer than `reach` to that length.
+    """Return logarithms, with longer ones shortened to the length `reach`.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ from curvedp.statistics.sampling import mean_vector_length
 class SecondMoment(PointStatistic, BoundsSamplingError):
     """The second moment (1/n)·Σ xᵢxᵢᵀ of n records, as a vector.
 
-    Records longer than the public `radius` are scaled onto it; those that are not
-    finite become 0.
+    Records longer than the public `radius` are scaled to that length. A record that is
+    not finite becomes 0.
 
     The coordinates of symmetric matrices are orthonormal (`symmetric_to_vector`).
 

@@ -379,7 +379,29 @@ def _largest_gradient_difference(s: float, a: np.ndarray) -> np.ndarray:
     half_chord = np.sin((s - a) / 2) * np.sin((s + a) / 2) / np.cos(a)
     u = 2 * np.arcsin(np.sqrt(half_chord))
 
-    lower, upper = u, np.full_like(a, pi)
+    d = np.clip(_distance_of_maximum(u, A), s - a, s + a)
+    d_over_sin_d = 1 / np.sinc(d / pi)
+    square = a * a + d * d - 2 * A * d_over_sin_d * _cosine_difference(u, d)
+    return np.asarray(np.sqrt(square))
+
+
+def _distance_of_maximum(u: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Solve (cos u − cos d)/ρ(d) = (1 − A)/A for d in (u, π), by bisection.
+
+    Here ρ(d) = d·sin²d/(sin d − d·cos d). The left side increases with d.
+
+    Parameters
+    ----------
+    u, A : arrays
+        The numbers u and A of `_largest_gradient_difference`, one pair per equation.
+
+    Returns
+    -------
+    array
+        Each d, from below.
+    """
+    lower = u
+    upper = np.full_like(u, pi)
     for _ in range(_N_BISECTIONS):
         d = (lower + upper) / 2
         # Both sides times A·ρ(d)·(sin d − d·cos d), so that nothing is divided by 0.
@@ -388,11 +410,7 @@ def _largest_gradient_difference(s: float, a: np.ndarray) -> np.ndarray:
         is_below_maximum = left < right
         lower = np.where(is_below_maximum, d, lower)
         upper = np.where(is_below_maximum, upper, d)
-
-    d = np.clip(lower, s - a, s + a)
-    d_over_sin_d = 1 / np.sinc(d / pi)
-    square = a * a + d * d - 2 * A * d_over_sin_d * _cosine_difference(u, d)
-    return np.asarray(np.sqrt(square))
+    return lower
 
 
 def _cosine_difference(u: np.ndarray, d: np.ndarray) -> np.ndarray:

@@ -624,15 +624,8 @@ def _carry_frame(
         vectors = np.asarray(manifold.transport(base, mean, basis))
         if not (is_point(manifold, mean) and np.all(np.isfinite(vectors))):
             mean, vectors = base, basis
-
         if not np.array_equal(base, center):
-            # An isometry carries geodesics to geodesics: vectors are logarithms of
-            # moved points.
-            length = min(_SHORT_LENGTH, _SHORT_FRACTION * manifold.injectivity_radius)
-            ends = np.asarray(manifold.exp(mean, length * vectors))
-            mean = np.asarray(move_from_origin(manifold, center, mean))
-            moved_ends = np.asarray(move_from_origin(manifold, center, ends))
-            vectors = np.asarray(manifold.log(mean, moved_ends)) / length
+            mean, vectors = _move_vectors(manifold, center, mean, vectors)
         coordinates = np.asarray(manifold.to_coordinates(mean, vectors))
         frame_at_mean = np.asarray(manifold.from_coordinates(mean, identity))
     if not np.all(np.isfinite(frame_at_mean)):
@@ -642,6 +635,37 @@ def _carry_frame(
     # The nearest orthogonal matrix: rounding has made the frame slightly oblique.
     left, _, right = np.linalg.svd(coordinates)
     return FrameAtMean(mean, left @ right)
+
+
+def _move_vectors(
+    manifold: Manifold, center: np.ndarray, point: np.ndarray, vectors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Move tangent vectors with the isometry that carries the origin to the center.
+
+    The isometry carries geodesics to geodesics, so that the moved vectors are
+    logarithms of moved points.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the records.
+    center : array of shape point_shape
+        The public center, in the frame of the records.
+    point : array of shape point_shape
+        A point in the canonical frame.
+    vectors : array of shape (dim, *point_shape)
+        Tangent vectors at that point.
+
+    Returns
+    -------
+    moved_point, moved_vectors : arrays
+        The point and the vectors in the frame of the records.
+    """
+    length = min(_SHORT_LENGTH, _SHORT_FRACTION * manifold.injectivity_radius)
+    ends = np.asarray(manifold.exp(point, length * vectors))
+    moved_point = np.asarray(move_from_origin(manifold, center, point))
+    moved_ends = np.asarray(move_from_origin(manifold, center, ends))
+    return moved_point, np.asarray(manifold.log(moved_point, moved_ends)) / length
 
 
 class Spectrum(NamedTuple):
@@ -757,13 +781,9 @@ def separate_from_noise(
     eigenvalues = ascending_eigenvalues[::-1]
     directions = np.ascontiguousarray(eigenvectors[:, ::-1].T)
 
-    # Subtract the bias from each eigenvalue that is above the noise.
     variances = np.zeros(dim)
     for k in range(n_above_noise):
-        differences = eigenvalues[k] - np.delete(eigenvalues, k)
-        # Two eigenvalues closer than the noise would give a huge term: it is left out.
-        differences = np.where(np.abs(differences) < noise, inf, differences)
-        bias = noise**2 / 2 * np.sum(1 / differences)
+        bias = _eigenvalue_bias(eigenvalues, k, noise)
         variances[k] = max(eigenvalues[k] - bias, 0.0)
     variances[:n_above_noise] = np.sort(variances[:n_above_noise])[::-1]
 
@@ -774,6 +794,24 @@ def separate_from_noise(
         smallest = variances[n_above_noise - 1] if n_above_noise else inf
         variances[n_above_noise:] = min(max(mean_of_others, 0.0), smallest)
     return Spectrum(variances, directions, n_above_noise)
+
+
+def _eigenvalue_bias(eigenvalues: np.ndarray, k: int, noise: float) -> float:
+    """Return by how much noise increases an eigenvalue, in the limit of high dimension.
+
+    Parameters
+    ----------
+    eigenvalues : array, shape (d,)
+        The noisy eigenvalues.
+    k : int
+        The number of the eigenvalue.
+    noise : float
+        σ, the standard deviation of the noise in a diagonal entry.
+    """
+    differences = eigenvalues[k] - np.delete(eigenvalues, k)
+    # Two eigenvalues closer than the noise would give a huge term: it is left out.
+    differences = np.where(np.abs(differences) < noise, inf, differences)
+    return float(noise**2 / 2 * np.sum(1 / differences))
 
 
 def largest_noise_eigenvalue(

@@ -5,7 +5,7 @@ too small.
 
 from math import exp, log
 
-from scipy.optimize import brentq
+import scipy  # scipy.optimize is loaded by its first use
 from scipy.special import gammainc, gammaincc, gammaincinv
 
 # Gamma laws of squared distances: from those of normal records on a line, which are of
@@ -73,7 +73,7 @@ def unclipped_variance(
     elif excess(ends[1]) <= 0:
         shape = _LARGEST_SHAPE
     else:
-        shape = exp(float(brentq(excess, *ends, xtol=1e-9)))
+        shape = exp(float(scipy.optimize.brentq(excess, *ends, xtol=1e-9)))
     # The ratio of the two means keeps a variance of 0 at 0 where the law's ends are met.
     x = scaled_radius(shape)
     law_mean = shape / x

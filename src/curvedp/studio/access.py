@@ -1,5 +1,4 @@
 """Who may use the studio: the one browser tab that was given a secret.
-
 The studio listens on 127.0.0.1, which every user and program of the machine can reach,
 so each request must show a secret. Three places where secrets leak are avoided:
 
@@ -54,7 +53,7 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-        What is guarded.
+        The application that is guarded.
     port : int
         The port that the studio listens on.
     on_token_used : callable, optional
@@ -73,7 +72,7 @@ class Guard:
         Parameters
         ----------
         app : ASGI application
-            What is guarded.
+            The application that is guarded.
         port : int
             The port that the studio listens on; requests for other hosts are refused.
         on_token_used : callable, optional
@@ -141,7 +140,7 @@ class Guard:
         Parameters
         ----------
         token : str
-            What the page sent as the token of its link.
+            The token of the link that the page sent.
 
         Returns
         -------

@@ -1,11 +1,10 @@
 """Comparisons of groups in the studio: a private test, the means, and an effect size.
-
 Each file is a group, or a column of one file says the group of each record. What the
 page asks for is declared in `curvedp.comparing`; the shell has `curvedp test`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -138,7 +137,7 @@ class ComparisonStudy(Study):
         Parameters
         ----------
         ledger : Ledger or None
-            What the comparison is paid from.
+            The ledger that pays for the comparison.
 
         Raises
         ------
@@ -287,7 +286,7 @@ class ComparisonStudy(Study):
         options : mapping
             The parsed options by name, and the manifold.
         guarantee : GDP
-            What the whole comparison meets.
+            The guarantee of the whole comparison.
         sizes : list of int
             The number of records or people of each group; of pairs, one number.
         """
@@ -314,14 +313,14 @@ class ComparisonStudy(Study):
         sizes: list[int],
         options: Mapping[str, Any],
     ) -> tuple[float | None, str]:
-        """Simulate which shift of one group the test finds four times of five.
+        """Simulate which shift of one group the test finds in four of five cases.
 
         Parameters
         ----------
         study : Plan
             The plan of the means, which has the spread of the records.
         guarantee : GDP
-            What the whole comparison meets.
+            The guarantee of the whole comparison.
         sizes : list of int
             The number of records or people of each group.
         options : mapping
@@ -348,16 +347,9 @@ class ComparisonStudy(Study):
                 mechanism="gradient",
             )
             level = options.get("level", _LEVEL)
-            smallest = None
-            low, high = 0, len(_SHIFTS)
-            while low < high:  # power grows with the shift
-                middle = (low + high) // 2
-                shift = _SHIFTS[middle] * spread
-                if test_plan.power(shift, spread, second, level) >= _WANTED_POWER:
-                    smallest = shift
-                    high = middle
-                else:
-                    low = middle + 1
+            smallest = _smallest_found_shift(
+                lambda shift: test_plan.power(shift, spread, second, level), spread
+            )
         except CurvedpError as error:
             return None, f"the power of the test is not simulated: {describe(error)}"
         assumed = f"simulated with a spread of {spread:.3g} in a ball of {radius:.3g}"
@@ -378,14 +370,14 @@ class ComparisonStudy(Study):
         data : path
             The first file.
         ledger : Ledger
-            What the comparison is paid from.
+            The ledger that pays for the comparison.
         label : str
             How the labels of the ledger's entries begin.
 
         Returns
         -------
         Outcome
-            What the page shows of it, and its files.
+            The results for the page, and their files.
         """
         groups = self.read_groups(data)
         guarantee = check_divisible(self.guarantee, self.offer.title)
@@ -418,11 +410,11 @@ class ComparisonStudy(Study):
         Parameters
         ----------
         comparison : GroupComparison
-            What was released.
+            The comparison that was released.
         names : sequence of str
             The names of the groups.
         guarantee : GDP
-            What everything together meets.
+            The guarantee of the whole comparison.
         ledger : Ledger
             The ledger that paid.
         """
@@ -563,3 +555,34 @@ def _read_groups_once(
         When each was modified; a file that changed is read again.
     """
     return read_groups(files, parse_manifold(manifold), **json.loads(reading))
+
+
+def _smallest_found_shift(
+    power_at: Callable[[float], float], spread: float
+) -> float | None:
+    """Return the smallest shift that a test finds often enough, by bisection.
+
+    Parameters
+    ----------
+    power_at : callable
+        Returns the probability with which a shift is found. It grows with the shift.
+    spread : float
+        The spread of the records, in whose units the shifts are tried.
+
+    Returns
+    -------
+    float or None
+        None if even the largest shift is not found often enough.
+    """
+    smallest = None
+    low = 0
+    high = len(_SHIFTS)
+    while low < high:
+        middle = (low + high) // 2
+        shift = _SHIFTS[middle] * spread
+        if power_at(shift) >= _WANTED_POWER:
+            smallest = shift
+            high = middle
+        else:
+            low = middle + 1
+    return smallest

@@ -1,5 +1,4 @@
 """The state of a running studio: a file, a ledger, and the releases that were made.
-
 The page of the studio asks the methods of `Desk`, which call curvedp as a script would.
 `curvedp.studio.server` passes the requests on.
 """
@@ -54,7 +53,7 @@ class PaidRelease:
     folder : Path
         Where its files are written.
     summary : dict
-        What the page says about it beside its files.
+        The text of the page about it, apart from its files.
     unsaved : dict
         The contents of files that are not on the disk, by name.
     warnings : list of str
@@ -233,17 +232,18 @@ class Desk:
         lines = []
         for release in self.releases.values():
             release.save()
-            if release.unsaved:
-                texts = {
-                    name: content.decode(errors="replace")
-                    for name, content in release.unsaved.items()
-                    if name != "report.html"
-                }
-                lines.append(
-                    f"release {release.number} was paid for and could not be written "
-                    f"({release.save_error}): keep it"
-                )
-                lines.append(json.dumps(texts))
+            if not release.unsaved:
+                continue
+            texts = {
+                name: content.decode(errors="replace")
+                for name, content in release.unsaved.items()
+                if name != "report.html"
+            }
+            lines.append(
+                f"release {release.number} was paid for and could not be written "
+                f"({release.save_error}): keep it"
+            )
+            lines.append(json.dumps(texts))
         return lines
 
     def state(self) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class Desk:
         path : Path
             The file.
         is_further : bool
-            Whether it stands beside those that were uploaded before it, and does not
+            Whether it is added to the files that were uploaded before it, and does not
             replace them.
         """
         if not is_further or self.data is None:
@@ -385,8 +385,8 @@ class Desk:
         Parameters
         ----------
         request : dict
-            What the page sent: the study as "study", and possibly the "mechanism" to
-            predict, which is faster than all of them.
+            The request of the page: the study as "study", and possibly a "mechanism".
+            Predicting only this one is faster than predicting all of them.
 
         Returns
         -------
@@ -436,7 +436,8 @@ class Desk:
         Returns
         -------
         dict
-            What the page shows of the release; the same for each request with this key.
+            A description of the release for the page; the same for each request with
+            this key.
 
         Raises
         ------
@@ -463,7 +464,7 @@ class Desk:
         Raises
         ------
         ParameterError
-            If there is no ledger, or the key is not that of this study and ledger.
+            If there is no ledger, or the key does not belong to this study and ledger.
         """
         study, data = self._parse_study(sent_study)
         ledger = self._ledger()
@@ -479,7 +480,7 @@ class Desk:
         number = self._next_number()
         folder = self.folder / f"release-{number}"
         label = study.label(data)
-        folder.mkdir()  # What cannot be written is refused before anything is paid.
+        folder.mkdir()  # If this fails, nothing has been paid yet.
         try:
             outcome = study.release(data, ledger, label)
         except BaseException:
@@ -513,13 +514,13 @@ class Desk:
         release : PaidRelease
             To which the files are added.
         study : Study
-            What was released.
+            The study that was released.
         outcome : Outcome
-            What came of it.
+            The outcome of the study.
         data : Path
             The file with the records.
         label : str
-            What the ledger calls the release.
+            The label of the release in the ledger.
         """
         release.private_picture = outcome.private_picture
         release.warnings += outcome.warnings
@@ -574,7 +575,7 @@ class Desk:
         Returns
         -------
         dict
-            What the page shows of the release.
+            A description of the release for the page.
         """
         with self.lock:
             release = self._find_release(request["number"])
@@ -750,7 +751,7 @@ def _field_words(label: str, note: str) -> str:
     label : str
         The name of the input field.
     note : str
-        A hint about what is typed there; may be empty.
+        A hint about the field; may be empty.
     """
     return f"{label}: {note}" if note else label
 
@@ -764,7 +765,7 @@ def surely_exceeds(guarantee: Guarantee, ledger: Ledger) -> bool:
     Parameters
     ----------
     guarantee : Guarantee
-        What the release would cost.
+        The guarantee for which the ledger would be charged.
     ledger : Ledger
         The ledger that would pay.
     """
@@ -786,7 +787,7 @@ def rounded_up(guarantee: Guarantee) -> str:
     Parameters
     ----------
     guarantee : Guarantee
-        What was charged.
+        The charged guarantee.
 
     Returns
     -------

@@ -1,4 +1,7 @@
-"""What a study has released, as the page shows it and as files are written of it."""
+"""What a study has released, as the page shows it and as files are written of it.
+A *study* is what the user chose on the page: a file, a statistic and a guarantee. Its
+*outcome* is a summary for the page, and the files that the user can download.
+"""
 
 import io
 from base64 import b64encode
@@ -29,7 +32,7 @@ class Outcome:
     Attributes
     ----------
     summary : dict
-        What the page says about it beside its files, as JSON values.
+        The text of the page about it, apart from its files, as JSON values.
     files : dict
         For each file by name a function that returns its content. Those that cannot be
         made again, the value and the certificates, come first.
@@ -54,7 +57,7 @@ def estimator_outcome(
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     data : Path
@@ -63,7 +66,7 @@ def estimator_outcome(
     Returns
     -------
     Outcome
-        What the page shows of it, and its files.
+        The results for the page, and their files.
     """
     form = study.form
     files: dict[str, Callable[[], str | bytes]] = {
@@ -93,7 +96,7 @@ def _summary(study: "Study", fitted_estimator: "PrivateEstimator") -> dict[str, 
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
 
@@ -133,7 +136,7 @@ def _report(study: "Study", fitted_estimator: Any) -> str:
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     """
@@ -151,7 +154,7 @@ def _private_picture(study: "Study", fitted_estimator: Any, data: Path) -> str:
     Parameters
     ----------
     study : Study
-        What was released.
+        The study that was released.
     fitted_estimator : PrivateEstimator
         The estimator after `fit`.
     data : Path

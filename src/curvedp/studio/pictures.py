@@ -1,5 +1,4 @@
 """Two pictures for the page of the studio, as SVG, computed from public numbers alone.
-
 They are redrawn while a slider moves, so they are written by hand and drawn at once.
 """
 
@@ -137,7 +136,7 @@ def _svg(title: str, shapes: list[str]) -> str:
     Parameters
     ----------
     title : str
-        What the picture shows, in words.
+        A description of the picture.
     shapes : list of str
         SVG elements, from back to front.
     """

@@ -1,5 +1,4 @@
 """Local privacy in the studio: each place of a file is perturbed by itself.
-
 No ledger is charged: a report protects the place of one person at a price that is said
 before it is drawn (docs/howto/local-privacy.md). The map is of public example places.
 """
@@ -149,7 +148,7 @@ class PlaceReports:
         while (self.folder / f"reports-{number}").exists():
             number += 1
         folder = self.folder / f"reports-{number}"
-        folder.mkdir(parents=True)  # What cannot be written is refused before a draw.
+        folder.mkdir(parents=True)  # If this fails, nothing has been drawn yet.
 
         reports = mechanism.randomize(mechanism.space.write(np.asarray(points)))
         table = report_table(mechanism, reports, _PLACES)

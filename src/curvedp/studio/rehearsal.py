@@ -1,5 +1,4 @@
 """Predict how accurate a release would be, for the page of the studio.
-
 The table of `curvedp.releasing` says how each statistic is predicted: by
 `curvedp.plan`, or by a rehearsal, in which it is released a few times from simulated
 records, with noise from a public seed. Of the user's data, a prediction depends on the
@@ -77,7 +76,7 @@ class Prediction(NamedTuple):
     ball : float
         What `error` and `region` are compared with.
     of : str
-        What the error is, such as "distance to the median".
+        A description of the error, such as "distance to the median".
     notes : list of str
         Warnings and advice.
     compared : str
@@ -118,7 +117,7 @@ def predict_release(
         Its parsed options by name, the manifold as "manifold", and possibly the public
         "spread" of the records.
     guarantee : Guarantee
-        What the release would pay.
+        The guarantee for which the release would pay.
     sizes : list of int
         The number of records or people; one number for each class if there are
         classes.
@@ -182,11 +181,11 @@ def _predict_by_plan(
     options : mapping
         The parsed options of the statistic by name, the manifold as "manifold".
     guarantee : Guarantee
-        What the release would pay.
+        The guarantee for which the release would pay.
     mechanism : str
         One mechanism by name, or "auto".
     n : int
-        The number of records, or of people; with classes, those of the smallest.
+        The number of records, or of people; with classes, of the smallest class.
 
     Returns
     -------
@@ -256,7 +255,7 @@ def _predict_classifier(
     options : mapping
         The parsed options of the statistic by name, the manifold as "manifold".
     guarantee : Guarantee
-        What the release would pay.
+        The guarantee for which the release would pay.
     sizes : list of int
         The number of records of each class.
     mechanism : str
@@ -315,7 +314,7 @@ def _rehearse(
     options : mapping
         The parsed options of the statistic by name, the manifold as "manifold".
     guarantee : Guarantee
-        What each release of the rehearsal pays.
+        The guarantee of each release of the rehearsal.
     n : int
         The number of simulated records.
     repetitions : int
@@ -551,7 +550,7 @@ def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
     Parameters
     ----------
     guarantee : Guarantee
-        What the real release pays.
+        The guarantee of the real release.
     factor : float
         How many times fewer records are simulated.
 

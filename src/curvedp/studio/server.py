@@ -1,5 +1,4 @@
 """The studio's web server: on 127.0.0.1 only, and nothing is loaded from elsewhere.
-
 `serve` starts it, `application` lists what it answers, and `curvedp.studio.access`
 decides who is answered. What the answers say comes from `curvedp.studio.desk`.
 """
@@ -79,7 +78,7 @@ def guarded_application(
     Returns
     -------
     app, guard : ASGI application, Guard
-        What the server runs, and the guard, which knows the link.
+        The guarded application, and the guard, which knows the link.
     """
     guard = Guard(application(open_desk), port)
     return _with_headers(guard), guard

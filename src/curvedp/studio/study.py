@@ -1,5 +1,4 @@
 """A study: what the user chose on the page of the studio, and the release it describes.
-
 A `Study` reads the file, checks the records, makes the release, and writes a script
 that makes the same release without the studio.
 """
@@ -87,9 +86,9 @@ class Study:
     statistic : str
         A name in the table of `curvedp.releasing`.
     typed_options : dict
-        What was typed for the options of the statistic, by name, before it is parsed.
+        The typed options of the statistic, by name, before they are parsed.
     guarantee : Guarantee
-        What the release pays.
+        The guarantee for which the release pays.
     groups : str
         The column that says whose record each is; empty if the unit is a record.
     column : str
@@ -225,7 +224,7 @@ class Study:
         Parameters
         ----------
         ledger : Ledger or None
-            What the release is paid from.
+            The ledger that pays for the release.
         """
 
     def options(self) -> dict[str, Any]:
@@ -303,7 +302,7 @@ class Study:
         Parameters
         ----------
         column_name : str
-            What the column is for: "groups", or the name of the statistic's column.
+            The purpose of the column: "groups", or the name of the statistic's column.
 
         Returns
         -------
@@ -456,9 +455,9 @@ class Study:
         data : path
             The file with the records.
         ledger : Ledger
-            What the release is paid from.
+            The ledger that pays for the release.
         label : str
-            What the ledger calls the release.
+            The label of the release in the ledger.
 
         Returns
         -------
@@ -491,9 +490,9 @@ class Study:
         data : path
             The file with the records.
         ledger : Ledger
-            What the release is paid from.
+            The ledger that pays for the release.
         label : str
-            What the ledger calls the release.
+            The label of the release in the ledger.
         """
         return estimator_outcome(self, self.fit(data, ledger, label), data)
 
@@ -512,7 +511,7 @@ class Study:
         data, ledger : str
             The names of the file with the records and of the ledger's file.
         label : str
-            What the ledger calls the release.
+            The label of the release in the ledger.
         ledger_key : str, optional
             The name of the file with the ledger's key, where it has one.
         further_data : sequence of str

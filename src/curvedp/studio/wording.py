@@ -1,4 +1,6 @@
-"""Error messages of the studio, with parameters named as they are on its page."""
+"""Error messages of the studio, with parameters named as they are on its page.
+The library calls a parameter `radius`, for example, and the page calls it by its label.
+"""
 
 from curvedp.errors import ParameterError
 from curvedp.studio.offers import page_offers

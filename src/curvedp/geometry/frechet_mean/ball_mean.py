@@ -115,8 +115,8 @@ def fixed_step_descent(
         Mean squared distance of the records to it.
     """
     M, center, radius = ball
-    x = backend.iterate_at(center)
     step_length = _step_length(M, radius)
+    x = backend.iterate_at(center)
     for _ in range(mean_iterations(M, radius)):
         result = yield PassRequest(x, with_cost=True)
         moved = backend.move(x, step_length * result.mean_log)
@@ -173,18 +173,8 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
         The nearest point; x itself, the same object, if nothing has to move.
     """
     M, center, radius = ball
-
-    # A product: every part on its own, in the ball of the same radius.
     if isinstance(M, Product):
-        parts = M.split(x)
-        balls = [
-            PublicBall(factor, part_of_center, radius)
-            for factor, part_of_center in zip(M.factors, M.split(center), strict=True)
-        ]
-        safe_parts = list(map(project_to_safe_ball, balls, parts))
-        nothing_moved = all(map(operator.is_, safe_parts, parts))
-        return x if nothing_moved else np.asarray(M.join(safe_parts))
-
+        return _project_parts_to_safe_balls(M, ball, x)
     is_hadamard = M.convexity_radius == inf
     if not is_hadamard:
         return x
@@ -209,6 +199,37 @@ def project_to_safe_ball(ball: PublicBall, x: np.ndarray) -> np.ndarray:
     if exceeds_safe_radius:
         z = M.float_set.project(z)
     return np.asarray(M.from_normal_coordinates(center, z))
+
+
+def _project_parts_to_safe_balls(
+    M: Product, ball: PublicBall, x: np.ndarray
+) -> np.ndarray:
+    """Return the point of a product whose parts are projected to safe balls.
+
+    Every part is projected on its own, to the ball of the same radius in its factor.
+
+    Parameters
+    ----------
+    M : Product
+        The manifold of the ball.
+    ball : PublicBall
+        The public ball of the records.
+    x : array of shape point_shape
+        A point of the product.
+
+    Returns
+    -------
+    array of shape point_shape
+        The nearest point; x itself, the same object, if nothing has to move.
+    """
+    parts = M.split(x)
+    centers = M.split(ball.center)
+    safe_parts = []
+    for factor, center, part in zip(M.factors, centers, parts, strict=True):
+        ball_of_factor = PublicBall(factor, center, ball.radius)
+        safe_parts.append(project_to_safe_ball(ball_of_factor, part))
+    nothing_moved = all(map(operator.is_, safe_parts, parts))
+    return x if nothing_moved else np.asarray(M.join(safe_parts))
 
 
 def _step_length(M: Manifold, radius: float) -> np.ndarray | float:

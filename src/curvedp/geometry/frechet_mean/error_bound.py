@@ -75,9 +75,8 @@ class Contraction:
 
         q² = 1 − 2μt(1 − Lt/2), with the convexity μ, the smoothness L and the step t.
         """
-        decrease = (
-            2 * self.convexity * self.step * (1 - self.smoothness * self.step / 2)
-        )
+        step_efficiency = 1 - self.smoothness * self.step / 2
+        decrease = 2 * self.convexity * self.step * step_efficiency
         return math.sqrt(max(1 - decrease, 0.0))
 
 
@@ -133,13 +132,7 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     s = 2 * radius * math.sqrt(high)
     has_unique_mean = s < math.pi and 2 * radius < M.injectivity_radius
     if not has_unique_mean:
-        raise ParameterError(
-            f": no a-priori bound on the Fréchet mean of {M!r}; it needs radius < "
-            f"½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
-            f"injectivity radius {M.injectivity_radius:g})",
-            parameter="radius",
-            value=radius,
-        )
+        raise _no_unique_mean(M, radius)
     if s == 0:  # a closed curve or a torus: flat as far as geodesics reach
         return Contraction(1.0, smoothness, 1 / smoothness)
 
@@ -151,6 +144,31 @@ def contraction(M: Manifold, radius: float) -> Contraction:
             value=radius,
         )
     return Contraction(convexity, smoothness, math.sin(s) / (s * smoothness))
+
+
+def _no_unique_mean(M: Manifold, radius: float) -> ParameterError:
+    """Return the error to raise if records of a ball need not have a unique mean.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold of the points.
+    radius : float
+        The radius of the ball.
+
+    Returns
+    -------
+    ParameterError
+        The error; the caller raises it.
+    """
+    low, high = M.curvature_bounds
+    return ParameterError(
+        f": no a-priori bound on the Fréchet mean of {M!r}; it needs radius < "
+        f"½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
+        f"injectivity radius {M.injectivity_radius:g})",
+        parameter="radius",
+        value=radius,
+    )
 
 
 def _convexity_under_positive_curvature(s: float) -> float:
@@ -289,8 +307,8 @@ def mean_error_bound(
     constants = contraction(M, radius)
     radius = M.float_set.safe_radius_within(radius)
     iteration_error = constants.factor**steps * radius / math.sqrt(constants.convexity)
-    accumulation = math.sqrt(constants.smoothness / constants.convexity)
-    accumulation = accumulation / (1 - constants.factor)
+    root_condition = math.sqrt(constants.smoothness / constants.convexity)  # √(L/μ)
+    accumulation = root_condition / (1 - constants.factor)
     return iteration_error + accumulation * _step_error(M, radius, constants.step)
 
 

@@ -85,7 +85,7 @@ def frechet_mean(
     if ball is not None:
         mean = _mean_by_fixed_steps(_public_ball(M, ball), records, weights)
     elif np.all(np.isfinite(records)):
-        mean = _mean(M, records, weights)
+        mean = _weighted_mean(M, records, weights)
     else:
         mean = np.full(M.point_shape, np.nan)
 
@@ -190,7 +190,7 @@ def _mean_by_fixed_steps(
         return np.asarray(backend.point(x))
 
 
-def _mean(
+def _weighted_mean(
     M: Manifold,
     X: np.ndarray,
     weights: np.ndarray,
@@ -220,25 +220,20 @@ def _mean(
     if isinstance(M, PullbackManifold):
         # `to_model` is an isometry, up to the factor `scale`, onto a convex part of the
         # model. So the mean of the images is the image of the mean.
-        in_model = _mean(
-            M.model, np.asarray(M.to_model(X)), weights, tolerance / M.scale
-        )
-        return np.asarray(M.from_model(in_model))
+        images = np.asarray(M.to_model(X))
+        mean_of_images = _weighted_mean(M.model, images, weights, tolerance / M.scale)
+        return np.asarray(M.from_model(mean_of_images))
     if isinstance(M, Product):
         part_tolerance = tolerance / math.sqrt(len(M.factors))
         means = [
-            _mean(factor, part, weights, part_tolerance)
+            _weighted_mean(factor, part, weights, part_tolerance)
             for factor, part in zip(M.factors, M.split(X), strict=True)
         ]
         return np.asarray(M.join(means))
     if isinstance(M, SPDBuresWasserstein):
-        # Distances scale like √X. For matrices with tiny entries all distances would be
-        # below the tolerance, and any start would pass for the mean. So the matrices
-        # are divided by a power of 4, which causes no round-off.
-        largest_entry = float(np.max(np.abs(X)))
-        if 0 < largest_entry < _SMALL_ENTRY:
-            unit = 4.0 ** math.floor(math.log2(largest_entry) / 2)
-            return unit * _mean(M, X / unit, weights, tolerance)
+        unit = _unit_of_small_matrices(X)
+        if unit != 1:
+            return unit * _weighted_mean(M, X / unit, weights, tolerance)
 
     with numerical_silence(), _without_blas_threads(X):
         backend = _memory_backend(M, X, weights, tolerance)
@@ -246,6 +241,28 @@ def _mean(
         iterate, result, _ = run_search(search, backend.make_pass)
         x = np.asarray(backend.point(iterate))
     return np.full_like(x, np.nan) if math.isnan(result.residual) else x
+
+
+def _unit_of_small_matrices(X: np.ndarray) -> float:
+    """Return the power of 4 by which matrices with tiny entries are divided.
+
+    Bures-Wasserstein distances scale like √X. For matrices with tiny entries all
+    distances would be below the tolerance, and any start would pass for the mean.
+    Dividing by a power of 4 causes no round-off.
+
+    Parameters
+    ----------
+    X : array of shape (n, m, m)
+        The matrices.
+
+    Returns
+    -------
+    float
+        The unit; 1 for matrices whose entries are not tiny, and for zeros.
+    """
+    largest_entry = float(np.max(np.abs(X)))
+    is_small = 0 < largest_entry < _SMALL_ENTRY
+    return 4.0 ** math.floor(math.log2(largest_entry) / 2) if is_small else 1.0
 
 
 def _memory_backend(
@@ -277,7 +294,7 @@ def _memory_backend(
     if isinstance(M, SPDAffineInvariant):
         return SPDBackend(X, weights, tolerance)
     points = X if isinstance(M, SPD) else np.asarray(M.project(X))
-    return GenericBackend(M, points, weights, tolerance, _mean)
+    return GenericBackend(M, points, weights, tolerance, _weighted_mean)
 
 
 def _without_blas_threads(X: np.ndarray) -> AbstractContextManager[None]:

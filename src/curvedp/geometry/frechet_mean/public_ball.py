@@ -141,31 +141,46 @@ def clip_records(ball: PublicBall, X: np.ndarray) -> np.ndarray:
     """
     if not is_tensor_space(ball.manifold):
         return np.asarray(project_to_ball(*ball, X))
-    center = Factor.of(ball.center)
-
-    def examine(block: slice) -> tuple[np.ndarray, bool]:
-        """Return which matrices of a block are inside, and whether one of them is skew.
-
-        A matrix inside that is not exactly symmetric still has to be symmetrized.
-        """
-        entries, skewness = lower_entries(X[block])
-        is_inside = is_surely_inside(center, ball.radius, entries, skewness)
-        return is_inside, bool(np.any(skewness[is_inside]))
-
-    # The answers of all blocks, one after the other; there may be no block.
-    results = in_threads(examine, blocks(len(X), _BLOCK))
-    no_records = np.empty(0, dtype=bool)
-    is_inside = np.concatenate(
-        [no_records, *(block_is_inside for block_is_inside, _ in results)]
-    )
+    is_inside, has_skew_matrix = _find_inside(ball, X)
 
     # Take the symmetric part of all records if one inside is not symmetric; those
     # outside are overwritten below.
     clipped = X
-    if any(is_skew for _, is_skew in results):
+    if has_skew_matrix:
         with numerical_silence():  # the sum of two entries may overflow
             clipped = 0.5 * (X + X.mT)
     if not is_inside.all():
         clipped = np.array(clipped)
         clipped[~is_inside] = project_to_ball(*ball, X[~is_inside])
     return clipped
+
+
+def _find_inside(ball: PublicBall, X: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Return which 3×3 matrices surely lie inside the ball, and whether one is skew.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, 3, 3)
+        The records.
+
+    Returns
+    -------
+    is_inside : array of bool, shape (n,)
+        The answers of `is_surely_inside`.
+    has_skew_matrix : bool
+        Whether a matrix inside is not exactly symmetric.
+    """
+    center = Factor.of(ball.center)
+
+    def examine(block: slice) -> tuple[np.ndarray, bool]:
+        """Return both answers for one block of records."""
+        entries, skewness = lower_entries(X[block])
+        is_inside = is_surely_inside(center, ball.radius, entries, skewness)
+        return is_inside, bool(np.any(skewness[is_inside]))
+
+    results = in_threads(examine, blocks(len(X), _BLOCK))
+    answers = [np.empty(0, dtype=bool)]  # there may be no block
+    answers.extend(block_is_inside for block_is_inside, _ in results)
+    return np.concatenate(answers), any(is_skew for _, is_skew in results)

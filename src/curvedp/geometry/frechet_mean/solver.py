@@ -193,6 +193,27 @@ class _PassBudget:
         return True
 
 
+def evenly_spaced(n: int, sample_size: int) -> np.ndarray:
+    """Return the indices of `sample_size` evenly spaced records out of n.
+
+    Backends compute a start or a Hessian from such a sample. It is not random, so that
+    the same records give the same mean.
+
+    Parameters
+    ----------
+    n : int
+        The number of records, more than `sample_size`.
+    sample_size : int
+        The number of records in the sample.
+
+    Returns
+    -------
+    array of int, shape (sample_size,)
+        Increasing indices, from 0 to n − 1.
+    """
+    return np.linspace(0, n - 1, sample_size).astype(np.int64)
+
+
 def run_search(
     search: Search[Result], make_pass: Callable[[PassRequest], PassResult]
 ) -> Result:

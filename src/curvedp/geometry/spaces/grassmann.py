@@ -151,8 +151,8 @@ class Grassmann(OrthonormalFrames):
         (Edelman, Arias & Smith 1998, Theorem 2.3). With the singular value
         decomposition v = U·diag(s)·Vᵀ this is p + p·V(cos s − 1)Vᵀ + U·sin s·Vᵀ. Because
         U and V are orthonormal, the result is orthonormal up to round-off, whatever the
-        length of v. Automatic differentiation treats U, s and V as constants
-        (`constant`); terms are added that are 0 in value and have the right derivative.
+        length of v. Automatic differentiation treats U, s and V as constants; terms are
+        added that are 0 in value and have the right derivative.
 
         Parameters
         ----------
@@ -165,22 +165,15 @@ class Grassmann(OrthonormalFrames):
             The end points.
         """
         xp = namespace(p, v)
-        constant_v = constant(v)
-        U, s, Vh = svd(constant_v)
-        V = Vh.mT
+        U, s, Vh = svd(constant(v))
 
         def cosine_divided_differences() -> Array:
-            """Return the divided differences of cos√x at x = sᵢ², for all pairs.
-
-            With a = sᵢ and b = sⱼ they are −½·sinc((a+b)/2)·sinc((a−b)/2).
-            """
-            a, b = s[..., :, None], s[..., None, :]
-            return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
+            """Return the divided differences of cos√x at pairs of x = s²."""
+            return _cosine_divided_differences(xp, s)
 
         # V(cos s − 1)Vᵀ as a function of X = vᵀv, with its derivative.
-        gram = v.mT @ v
         cosine_minus_one = sym_function(
-            gram, V, -2 * xp.sin(s / 2) ** 2, cosine_divided_differences
+            v.mT @ v, Vh.mT, -2 * xp.sin(s / 2) ** 2, cosine_divided_differences
         )
 
         # If v is long, a direction of U may consist of its round-off only. Such a
@@ -188,13 +181,7 @@ class Grassmann(OrthonormalFrames):
         U = self.to_tangent(p, U)
         step = (U * xp.sin(s)[..., None, :]) @ Vh
         if differentiable(v):
-            # Terms that are 0 in value and have the derivative of v·sinc√X, by the
-            # product rule.
-            gram_change = gram - constant(gram)
-            sinc_change = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
-            from_v = (v - constant_v) @ V * sinc(xp, s)[..., None, :]
-            from_sinc = constant_v @ V @ sinc_change
-            step = step + (from_v + from_sinc) @ Vh
+            step = step + _derivative_of_sinc_term(xp, v, s, Vh)
         return p + (p @ cosine_minus_one + step)
 
     def log(self, p: Array, q: Array) -> Array:
@@ -376,6 +363,60 @@ class Grassmann(OrthonormalFrames):
         return _PolarFactors(symmetric_H, W, cosines, U)
 
 
+def _derivative_of_sinc_term(xp: Any, v: Array, s: Array, Vh: Array) -> Array:
+    """Return a term of value 0 that has the derivative of v·sinc√X, with X = vᵀv.
+
+    With the singular value decomposition v = U·diag(s)·Vᵀ, in which s and V count as
+    constants, the derivative follows by the product rule.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    v : array, shape (..., m, r)
+        A tangent vector.
+    s : array, shape (..., r)
+        Its singular values.
+    Vh : array, shape (..., r, r)
+        Vᵀ.
+
+    Returns
+    -------
+    array, shape (..., m, r)
+        Zeros that carry the derivative.
+    """
+    V = Vh.mT
+    constant_v = constant(v)
+    gram = v.mT @ v
+    gram_change = gram - constant(gram)
+    sinc_change = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
+    from_v = (v - constant_v) @ V * sinc(xp, s)[..., None, :]
+    from_sinc = constant_v @ V @ sinc_change
+    return (from_v + from_sinc) @ Vh
+
+
+def _cosine_divided_differences(xp: Any, s: Array) -> Array:
+    """Return the divided differences of the function cos√x at pairs of x = s².
+
+    With a = sᵢ and b = sⱼ they are −½·sinc((a+b)/2)·sinc((a−b)/2).
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    s : array, shape (..., r)
+        The numbers s.
+
+    Returns
+    -------
+    array, shape (..., r, r)
+        An entry for each pair.
+    """
+    a = s[..., :, None]
+    b = s[..., None, :]
+    return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
+
+
 def _angle_over_sine(xp: Any, cosine: Array) -> Array:
     """Return θ/sin θ as a function of cos θ ∈ [0, 1].
 
@@ -463,7 +504,8 @@ def _sinc_divided_differences(xp: Any, s: Array) -> Array:
         An entry for each pair.
     """
     # All pairs, and the argument x half-way between their squares.
-    a, b = s[..., :, None], s[..., None, :]
+    a = s[..., :, None]
+    b = s[..., None, :]
     gap = a * a - b * b
     square = (a * a + b * b) / 2  # x half-way
     is_close = xp.abs(gap) < _CLOSE

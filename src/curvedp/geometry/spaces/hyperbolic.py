@@ -13,7 +13,7 @@ plain formulas are well conditioned and are used instead.
 
 import math
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -146,18 +146,7 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
         Arrays of other libraries, a single vector and a batch that fits into one
         block go to the kernel directly.
-
-        Parameters
-        ----------
-        *arrays : arrays of shape (..., k)
-            The kernel's arguments; their leading axes broadcast.
-
-        Returns
-        -------
-        array
-            The results of the kernel for all vectors.
         """
-        # Nothing to do for other libraries, for a single vector and for one block.
         if not all(map(is_numpy_array, arrays)):
             return kernel(self, *arrays)
         batch_shape = np.broadcast_shapes(*(a.shape[:-1] for a in arrays))
@@ -168,17 +157,40 @@ def in_cache_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
             return kernel(self, *arrays)
 
         flat_arrays = [_flatten_batch(array, batch_shape) for array in arrays]
-        results = []
-        for block in blocks(n_records, block_size):
-            n_in_block = block.stop - block.start
-            # For a single record `elementary.dot` adds in another order than for a
-            # batch, and the last digits would differ. So the record is taken twice.
-            rows: Any = block if n_in_block > 1 else [block.start, block.start]
-            arguments = [a if a.ndim == 1 else a[rows] for a in flat_arrays]
-            results.append(kernel(self, *arguments)[:n_in_block])
+        results = [
+            _call_on_block(partial(kernel, self), flat_arrays, block)
+            for block in blocks(n_records, block_size)
+        ]
         return np.concatenate(results).reshape(*batch_shape, *results[0].shape[1:])
 
     return blocked_kernel
+
+
+def _call_on_block(
+    kernel: Callable[..., Array], flat_arrays: list[np.ndarray], block: slice
+) -> np.ndarray:
+    """Return the results of a kernel for one block of a batch of vectors.
+
+    Parameters
+    ----------
+    kernel : callable
+        A function of arrays of vectors.
+    flat_arrays : list of arrays of shape (n, k) or (k,)
+        Its arguments. A single vector is an argument for all blocks.
+    block : slice
+        The rows to compute.
+
+    Returns
+    -------
+    array
+        One result for each row of the block.
+    """
+    # For a single record `elementary.dot` adds in another order than for a batch, and
+    # the last digits would differ. So the record is taken twice.
+    n_in_block = block.stop - block.start
+    rows: Any = block if n_in_block > 1 else [block.start, block.start]
+    arguments = [array if array.ndim == 1 else array[rows] for array in flat_arrays]
+    return np.asarray(kernel(*arguments)[:n_in_block])
 
 
 def _flatten_batch(array: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
@@ -331,10 +343,10 @@ def polar_exp(
     # The component along x, by the first expression and by the second one.
     outward = cosh * length + sinhc * radial * time
     goes_inward = radial < -1
-    speed = safe_sqrt(xp, xp.where(goes_inward, squared_speed, 1.0))
-    inward = xp.sinh(xp.asinh(length) - speed) + sinhc * time * tangential_square / (
-        speed - xp.where(goes_inward, radial, -1.0)
-    )
+    speed = safe_sqrt(xp, xp.where(goes_inward, squared_speed, 1.0))  # n
+    speed_minus_radial = speed - xp.where(goes_inward, radial, -1.0)
+    sideways = sinhc * time * tangential_square / speed_minus_radial
+    inward = xp.sinh(xp.asinh(length) - speed) + sideways
 
     along_x = xp.where(goes_inward, inward, outward)
     return along_x / xp.where(length == 0, 1.0, length) * x + sinhc * tangential
@@ -378,7 +390,8 @@ def rotate_by_holonomy(
 
     # The rotation minus the identity, applied to z: terms of first and second order in
     # the skew matrix wuᵀ − uwᵀ.
-    scale = 2 / (w_square * u_square + one_minus_inner * one_minus_inner)
+    squared_denominator = w_square * u_square + one_minus_inner * one_minus_inner
+    scale = 2 / squared_denominator
     first_order = u_part * w - w_part * u
     second_order = u_square * w_part * w + w_square * u_part * u
     return z + scale * (one_minus_inner * first_order - second_order)

@@ -116,13 +116,10 @@ class Lorentz(Hyperbolic, UnitQuadric):
         def near() -> Array:
             """Return the end's spatial part by boosts, for points p near the origin."""
             # Points far out are masked, because this form may overflow there.
-            velocity_at_origin = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
-            cosh, sinhc = cosh_sinhc(
-                xp, dot(xp, velocity_at_origin, velocity_at_origin)
-            )
-            _, space = _boost(
-                xp, xp.where(is_near, x, 0.0), time, cosh, sinhc * velocity_at_origin
-            )
+            at_origin = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
+            near_x = xp.where(is_near, x, 0.0)
+            cosh, sinhc = cosh_sinhc(xp, dot(xp, at_origin, at_origin))
+            _, space = _boost(xp, near_x, time, cosh, sinhc * at_origin)
             return space
 
         def far() -> Array:
@@ -159,18 +156,16 @@ class Lorentz(Hyperbolic, UnitQuadric):
             """
             chord = _chord_by_coordinates(p[1:], q[1:])
 
-            # D/sinh D for the distance D, computed as in `_careful_log`.
+            # D/sinh D for the distance D, computed as in `_distance_over_sinh`.
             length = np.sqrt(chord.square)
-            factor = 2 * np.arcsinh(length / 2)
-            factor = factor / (length * np.sqrt(1 + chord.square / 4))
+            sinh = length * np.sqrt(1 + chord.square / 4)
+            factor = 2 * np.arcsinh(length / 2) / sinh
 
             # With the spatial parts x and y, y − cosh(D)·x = (y − x) − (chord²/2)·x.
-            velocity = [
-                factor * (difference - 0.5 * chord.square * coordinate)
-                for coordinate, difference in zip(
-                    chord.x, chord.difference, strict=True
-                )
-            ]
+            half_square = 0.5 * chord.square
+            velocity = []
+            for coordinate, difference in zip(chord.x, chord.difference, strict=True):
+                velocity.append(factor * (difference - half_square * coordinate))
             # The time coordinate that makes the velocity tangent at p.
             time = sum(map(mul, chord.x, velocity)) / chord.x_time
             entries = np.broadcast_arrays(time, *velocity)
@@ -201,17 +196,12 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The velocities, which are tangent vectors at p.
         """
         xp = namespace(p, q)
-        x, y = columns(p[..., 1:]), columns(q[..., 1:])
+        x = columns(p[..., 1:])
+        y = columns(q[..., 1:])
         x_time, x_length = lift(xp, x)
         y_time, y_length = lift(xp, y)
-
-        # The factor D/sinh D. The chord is 2·sinh(D/2), and sinh D is
-        # 2·sinh(D/2)·cosh(D/2).
         chord = _chord(xp, x, y, x_length, y_length)
-        sinh = chord * xp.sqrt(1 + chord * chord / 4)
-        coincide = sinh == 0
-        quotient = 2 * xp.asinh(chord / 2) / xp.where(coincide, 1.0, sinh)
-        factor = xp.where(coincide, 1.0, quotient)
+        factor = _distance_over_sinh(xp, chord)
         is_near = x_length < _NEAR
 
         def near() -> Array:
@@ -219,7 +209,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
             at_origin = _near_direction(xp, x, y, x_time, y_time)
             # Points far out are masked, because this form may overflow there.
             at_origin = xp.where(is_near, factor * at_origin, 0.0)
-            _, space = _boost(xp, xp.where(is_near, x, 0.0), x_time, 0.0, at_origin)
+            near_x = xp.where(is_near, x, 0.0)
+            _, space = _boost(xp, near_x, x_time, 0.0, at_origin)
             return space
 
         def far() -> Array:
@@ -278,7 +269,8 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The distances.
         """
         xp = namespace(p, q)
-        x, y = columns(p[..., 1:]), columns(q[..., 1:])
+        x = columns(p[..., 1:])
+        y = columns(q[..., 1:])
         x_length = euclidean_norm(xp, x)[..., None]
         y_length = euclidean_norm(xp, y)[..., None]
         chord = _chord(xp, x, y, x_length, y_length)
@@ -305,22 +297,21 @@ class Lorentz(Hyperbolic, UnitQuadric):
             The moved vectors, which are tangent at q.
         """
         xp = namespace(p, q, v)
-        x, y = columns(p[..., 1:]), columns(q[..., 1:])
+        x = columns(p[..., 1:])
+        y = columns(q[..., 1:])
         x_time, x_length = lift(xp, x)
         y_time, y_length = lift(xp, y)
         chord = _chord(xp, x, y, x_length, y_length)
 
-        # 1 − ⟨w, u⟩ for the vectors w = x/(1+x₀) and u = y/(1+y₀) of the ball model,
-        # because x₀y₀ − ⟨x, y⟩ = cosh D = 1 + chord²/2.
+        # The points w = x/(1+x₀) and u = y/(1+y₀) of the ball model, and 1 − ⟨w, u⟩, for
+        # which x₀y₀ − ⟨x, y⟩ = cosh D = 1 + chord²/2.
+        w = x / (1 + x_time)
+        u_orthogonal = orthogonal_part(xp, y, x) / (1 + y_time)
         numerator = 2 + x_time + y_time + chord * chord / 2
         one_minus_inner = numerator / ((1 + x_time) * (1 + y_time))
-        rotated = rotate_by_holonomy(
-            xp,
-            x / (1 + x_time),
-            orthogonal_part(xp, y, x) / (1 + y_time),
-            one_minus_inner,
-            self.to_coordinates(p, v),
-        )
+
+        z = self.to_coordinates(p, v)
+        rotated = rotate_by_holonomy(xp, w, u_orthogonal, one_minus_inner, z)
         return self.from_coordinates(q, rotated)
 
     def project(self, x: Array) -> Array:
@@ -706,7 +697,8 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
         The chords.
     """
     is_swapped = p_length > q_length
-    x, y = xp.where(is_swapped, q, p), xp.where(is_swapped, p, q)
+    x = xp.where(is_swapped, q, p)
+    y = xp.where(is_swapped, p, q)
     x_length = xp.where(is_swapped, q_length, p_length)  # |x| <= |y|
     y_length = xp.where(is_swapped, p_length, q_length)
     x_time = hypot_one(xp, x_length)
@@ -726,23 +718,62 @@ def _chord(xp: Any, p: Array, q: Array, p_length: Array, q_length: Array) -> Arr
         It is the length of the vector (2·sinh((b−a)/2), √(|x||y|)·2·sin(φ/2)), whose
         entries are called radial and angular.
         """
-        # 2·sinh((b−a)/2), from sinh(b−a).
         sinh = _sinh_radial(xp, x, y, x_time, y_time, x_length, y_length)
         radial = sinh * xp.sqrt(2 / (1 + hypot_one(xp, sinh)))
-
-        # √(|x||y|)·2·sin(φ/2), from the sine and the cosine of φ.
-        safe_x_length = xp.where(x_length == 0, 1.0, x_length)
-        safe_y_length = xp.where(y_length == 0, 1.0, y_length)
-        sine = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x_length)[..., None]
-        cosine = dot(xp, x / safe_x_length, y / safe_y_length)
-        angular = (
-            xp.sqrt(safe_x_length)
-            * xp.sqrt(safe_y_length)
-            * _twice_sine_of_half(xp, sine, cosine)
-        )
+        angular = _angular_chord(xp, x, y, x_length, y_length)
         return euclidean_norm(xp, xp.concat([radial, angular], axis=-1))[..., None]
 
     return apply_where(xp, x_length < _NEAR, near, far)
+
+
+def _angular_chord(
+    xp: Any, x: Array, y: Array, x_length: Array, y_length: Array
+) -> Array:
+    """Return √(|x||y|)·2·sin(φ/2) for the angle φ between x and y.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x, y : arrays of shape (..., d)
+        The spatial parts of two points.
+    x_length, y_length : arrays of shape (..., 1)
+        Their lengths |x| and |y|.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        The values.
+    """
+    safe_x_length = xp.where(x_length == 0, 1.0, x_length)
+    safe_y_length = xp.where(y_length == 0, 1.0, y_length)
+    sine = euclidean_norm(xp, orthogonal_part(xp, x, y) / safe_x_length)[..., None]
+    cosine = dot(xp, x / safe_x_length, y / safe_y_length)
+    root_of_lengths = xp.sqrt(safe_x_length) * xp.sqrt(safe_y_length)
+    return root_of_lengths * _twice_sine_of_half(xp, sine, cosine)
+
+
+def _distance_over_sinh(xp: Any, chord: Array) -> Array:
+    """Return D/sinh D from the chord 2·sinh(D/2); 1 for D = 0.
+
+    sinh D is computed as 2·sinh(D/2)·cosh(D/2).
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    chord : array
+        The chords of pairs of points at the distance D.
+
+    Returns
+    -------
+    array
+        The factors, of the same shape.
+    """
+    sinh = chord * xp.sqrt(1 + chord * chord / 4)
+    coincide = sinh == 0
+    quotient = 2 * xp.asinh(chord / 2) / xp.where(coincide, 1.0, sinh)
+    return xp.where(coincide, 1.0, quotient)
 
 
 def _twice_sine_of_half(xp: Any, sine: Array, cosine: Array) -> Array:

@@ -92,30 +92,15 @@ class PoincareBall(Hyperbolic):
         coordinates = 2 / gap * v
         step_length = euclidean_norm(xp, coordinates)[..., None]
         is_long = step_length > _LONGEST_STEP
-        shrink = xp.where(
-            is_long, _LONGEST_STEP / xp.where(is_long, step_length, 1.0), 1.0
-        )
+        shrink_long = _LONGEST_STEP / xp.where(is_long, step_length, 1.0)
+        shrink = xp.where(is_long, shrink_long, 1.0)
         coordinates = shrink * coordinates
+        tangential = orthogonal_part(xp, v, p) * (2 / gap) * shrink
 
         # Near the origin, by the Möbius sum. Points far out are masked.
-        length = euclidean_norm(xp, p)[..., None]
-        is_near = length < _NEAR
+        is_near = euclidean_norm(xp, p)[..., None] < _NEAR
         near = _mobius_exp(xp, xp.where(is_near, p, 0.0), gap, coordinates)
-
-        # Farther out, by the same step from the corresponding point of the hyperboloid,
-        # whose spatial part is 2p/(1 − |p|²).
-        radial = dot(xp, coordinates, p) / xp.where(length == 0, 1.0, length)
-        tangential = orthogonal_part(xp, v, p) * (2 / gap) * shrink
-        spatial = polar_exp(
-            xp,
-            x=2 / gap * p,
-            time=(1 + length * length) / gap,
-            length=2 * length / gap,
-            radial=radial,
-            tangential=tangential,
-        )
-        time, _ = lift(xp, spatial)
-        far = spatial / (1 + time)
+        far = _hyperboloid_exp(xp, p, gap, coordinates, tangential)
         return self.project(xp.where(is_near, near, far))
 
     def log(self, p: Array, q: Array) -> Array:
@@ -142,7 +127,8 @@ class PoincareBall(Hyperbolic):
         along_geodesic = gap * difference - dot(xp, difference, difference) * p
         length = euclidean_norm(xp, along_geodesic)[..., None]
         coincide = length == 0
-        scale = self.dist(p, q)[..., None] * gap / 2 / xp.where(coincide, 1.0, length)
+        euclidean_length = self.dist(p, q)[..., None] * gap / 2  # of the velocity
+        scale = euclidean_length / xp.where(coincide, 1.0, length)
         return xp.where(coincide, 1 / gap, scale) * along_geodesic
 
     def dist(self, p: Array, q: Array) -> Array:
@@ -250,6 +236,46 @@ class PoincareBall(Hyperbolic):
         The metric at p is 4/(1 − |p|²)² times that of R^d, so they are as long as v.
         """
         return 2 / one_minus_square(namespace(p, v), p)[..., None] * v
+
+
+def _hyperboloid_exp(
+    xp: Any, p: Array, gap: Array, coordinates: Array, tangential: Array
+) -> Array:
+    """Return the end of a geodesic from p, computed on the hyperboloid.
+
+    The point of the hyperboloid that corresponds to p has the spatial part
+    2p/(1 − |p|²).
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    p : array of shape (..., d)
+        Points of the ball.
+    gap : array of shape (..., 1)
+        1 − |p|².
+    coordinates : array of shape (..., d)
+        The orthonormal coordinates of the velocities.
+    tangential : array of shape (..., d)
+        The part of the coordinates orthogonal to p.
+
+    Returns
+    -------
+    array of shape (..., d)
+        The end points, in the ball.
+    """
+    length = euclidean_norm(xp, p)[..., None]
+    radial = dot(xp, coordinates, p) / xp.where(length == 0, 1.0, length)
+    spatial = polar_exp(
+        xp,
+        x=2 / gap * p,
+        time=(1 + length * length) / gap,
+        length=2 * length / gap,
+        radial=radial,
+        tangential=tangential,
+    )
+    time, _ = lift(xp, spatial)
+    return spatial / (1 + time)
 
 
 def _mobius_exp(xp: Any, p: Array, gap: Array, coordinates: Array) -> Array:

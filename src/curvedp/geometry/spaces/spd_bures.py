@@ -5,7 +5,7 @@ matrix with TpT = q.
 """
 
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import is_numpy_array
@@ -142,10 +142,8 @@ class SPDBuresWasserstein(SPD):
 
         Parallel transport does so too, but no closed form of it is known. Instead the
         coordinates z of v at p are rotated, and the result is taken as coordinates at
-        q. Let a be the unit vector of the coordinates at p of the direction in which
-        the geodesic leaves, and b that of the coordinates at q of the direction in
-        which it arrives. The rotation takes a to b in their plane. With c = a + b it is
-        z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+        q. The rotation takes the direction in which the geodesic leaves p to the
+        direction in which it arrives at q, both in coordinates (`_rotate_in_plane`).
 
         Parameters
         ----------
@@ -164,24 +162,8 @@ class SPDBuresWasserstein(SPD):
         leaving = self.to_coordinates(p, self.log(p, q))
         arriving = -self.to_coordinates(q, self.log(q, p))
 
-        def dot(x: Array, y: Array) -> Array:
-            """Return the dot products of vectors x and y, with a last axis of length 1."""
-            return xp.sum(x * y, axis=-1)[..., None]
-
-        def unit(x: Array) -> Array:
-            """Return the unit vectors x/|x|, and 0 for x = 0."""
-            length = euclidean_norm(xp, x)[..., None]
-            return x / xp.where(length > 0, length, 1.0)
-
-        a, b = unit(leaving), unit(arriving)
-        c = a + b
-        c_square = dot(c, c)
-
-        # For b = −a, and for velocities of length 0, z is not changed.
-        is_defined = c_square > 0
-        along_c = 2 * c * (dot(c, z) / xp.where(is_defined, c_square, 1.0))
-        rotated = z - along_c + 2 * b * dot(a, z)
-        return self.from_coordinates(q, xp.where(is_defined, rotated, z))
+        rotated = _rotate_in_plane(xp, _unit(xp, leaving), _unit(xp, arriving), z)
+        return self.from_coordinates(q, rotated)
 
     def from_coordinates(self, p: Array, z: Array) -> Array:
         """Return the tangent vector at p with the orthonormal coordinates z.
@@ -225,6 +207,42 @@ class SPDBuresWasserstein(SPD):
         """
         weights, U = _metric_weights(p)
         return pack(sym(sandwich(U, (U.mT @ v @ U) / weights)))
+
+
+def _unit(xp: Any, x: Array) -> Array:
+    """Return the unit vectors x/|x| along the last axis, and 0 for x = 0."""
+    length = euclidean_norm(xp, x)[..., None]
+    return x / xp.where(length > 0, length, 1.0)
+
+
+def _rotate_in_plane(xp: Any, a: Array, b: Array, z: Array) -> Array:
+    """Apply to z the rotation that takes a unit vector a to another, b, in their plane.
+
+    With c = a + b it is z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    a, b : arrays of shape (..., dim)
+        Unit vectors, or vectors of zeros.
+    z : array of shape (..., dim)
+        The vectors to rotate.
+
+    Returns
+    -------
+    array of shape (..., dim)
+        The rotated vectors; z itself for b = −a, and if a and b are 0.
+    """
+    c = a + b
+    c_square = xp.sum(c * c, axis=-1)[..., None]
+    c_times_z = xp.sum(c * z, axis=-1)[..., None]
+    a_times_z = xp.sum(a * z, axis=-1)[..., None]
+
+    is_defined = c_square > 0
+    along_c = 2 * c * (c_times_z / xp.where(is_defined, c_square, 1.0))
+    rotated = z - along_c + 2 * b * a_times_z
+    return xp.where(is_defined, rotated, z)
 
 
 def _metric_weights(p: Array) -> tuple[Array, Array]:
@@ -346,24 +364,26 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     _TransportStep
         G, S and the units.
     """
-    xp = namespace(p, q)
     scaled = _root_difference(p, q)
-    G, p_unit, top_unit = scaled.G, scaled.p_unit, scaled.top_unit
+    G = scaled.G
+    p_unit = scaled.p_unit
+    top_unit = scaled.top_unit
     S = upper_solve(G, scaled.D)
     if not is_numpy_array(S):
         return _TransportStep(G, S, p_unit, top_unit)
 
     # Both errors, up to a common factor: cond(p)·‖S‖ and ‖√p‖. The comparison is written
     # so that a NaN counts as doubtful.
+    p_share = p_unit / top_unit
     error_from_difference = condition(G) * norm(S)
-    error_from_factors = norm(G * (p_unit / top_unit))
+    error_from_factors = norm(G * p_share)
     is_doubtful = ~(error_from_difference <= _ERROR_FACTOR * error_from_factors)
     if in_public_time() or np.any(is_doubtful):
         q_unit = _root_unit(q)
         H = cholesky(q / q_unit / q_unit)
         rotation, _, _ = polar(H.mT @ G)
-        from_factors = (q_unit / top_unit) * (H @ rotation) - (p_unit / top_unit) * G
-        S = xp.where(is_doubtful[..., None, None], from_factors, S)
+        from_factors = (q_unit / top_unit) * (H @ rotation) - p_share * G
+        S = np.where(is_doubtful[..., None, None], from_factors, S)
     return _TransportStep(G, S, p_unit, top_unit)
 
 
@@ -413,48 +433,83 @@ def _root_difference(p: Array, q: Array) -> _RootDifference:
         G, D and the units.
     """
     xp = namespace(p, q)
-    p_unit, q_unit = _root_unit(p), _root_unit(q)
+    p_unit = _root_unit(p)
+    q_unit = _root_unit(q)
     top_unit = xp.maximum(p_unit, q_unit)
-    G = cholesky(p / p_unit / p_unit)
+    scaled_p = p / p_unit / p_unit
+    scaled_q = q / q_unit / q_unit
+    G = cholesky(scaled_p)
 
-    # Below, p_share is p_unit/top_unit and q_share is q_unit/top_unit; one of them is 1.
-
-    def smooth(
-        G: Array, scaled_p: Array, scaled_q: Array, p_share: Array, q_share: Array
-    ) -> Array:
-        """Return D by the formula above, which autodiff can differentiate."""
-        return q_share * sqrt_sym(sandwich(G.mT, scaled_q)) - p_share * G.mT @ G
-
-    def accurate(
-        G: Array, scaled_p: Array, scaled_q: Array, p_share: Array, q_share: Array
-    ) -> Array:
-        """Return D with small round-off, by divided differences of √x.
-
-        Let X = p_share²·Gᵀp'G and Y = q_share²·Gᵀq'G, so that D = √Y − √X and √X =
-        p_share·GᵀG. Let U and V be their eigenvectors, and xᵢ and yⱼ their eigenvalues.
-        The entries of Uᵀ(√Y − √X)V are those of Uᵀ(Y − X)V, divided by √xᵢ + √yⱼ
-        (`sums`).
-        """
-        gram_eigenvalues, U = eigh(G.mT @ G)
-        product_eigenvalues, V = eigh(sym(sandwich(G.mT, scaled_q)))
-        root = xp.sqrt(xp.where(product_eigenvalues >= 0, product_eigenvalues, xp.nan))
-        change = sandwich(  # Y − X
-            G.mT, q_share * q_share * scaled_q - p_share * p_share * scaled_p
-        )
-        sums = p_share * gram_eigenvalues[..., :, None] + q_share * root[..., None, :]
-        return sym(sandwich(U, (U.mT @ change @ V) / sums, V))
-
-    # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
+    # The value is that of the accurate function; under JAX the derivative is that of the
+    # smooth one.
     D = with_derivative_of(
-        smooth,
-        accurate,
+        _smooth_difference,
+        _accurate_difference,
         G,
-        p / p_unit / p_unit,
-        q / q_unit / q_unit,
+        scaled_p,
+        scaled_q,
         p_unit / top_unit,
         q_unit / top_unit,
     )
     return _RootDifference(G, D, p_unit, top_unit)
+
+
+def _smooth_difference(
+    G: Array, scaled_p: Array, scaled_q: Array, p_share: Array, q_share: Array
+) -> Array:
+    """Return D = q_share·(Gᵀq'G)^½ − p_share·GᵀG in a form that autodiff differentiates.
+
+    Parameters
+    ----------
+    G : array, shape (..., m, m)
+        The Cholesky factor of p'.
+    scaled_p, scaled_q : arrays, shape (..., m, m)
+        p' and q', which are p and q divided by the squares of their units.
+    p_share, q_share : arrays, shape (..., 1, 1)
+        The units of √p and √q, divided by the larger one.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        D, a symmetric matrix.
+    """
+    return q_share * sqrt_sym(sandwich(G.mT, scaled_q)) - p_share * G.mT @ G
+
+
+def _accurate_difference(
+    G: Array, scaled_p: Array, scaled_q: Array, p_share: Array, q_share: Array
+) -> Array:
+    """Return D = q_share·(Gᵀq'G)^½ − p_share·GᵀG with small round-off.
+
+    Let X = p_share²·Gᵀp'G and Y = q_share²·Gᵀq'G, so that D = √Y − √X and √X =
+    p_share·GᵀG. Let U and V be their eigenvectors, and xᵢ and yⱼ their eigenvalues. The
+    entries of Uᵀ(√Y − √X)V are those of Uᵀ(Y − X)V, divided by √xᵢ + √yⱼ.
+
+    Parameters
+    ----------
+    G : array, shape (..., m, m)
+        The Cholesky factor of p'.
+    scaled_p, scaled_q : arrays, shape (..., m, m)
+        p' and q', which are p and q divided by the squares of their units.
+    p_share, q_share : arrays, shape (..., 1, 1)
+        The units of √p and √q, divided by the larger one.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        D, a symmetric matrix; NaN if a matrix is not positive definite.
+    """
+    xp = namespace(G, scaled_q)
+    gram_eigenvalues, U = eigh(G.mT @ G)
+    product_eigenvalues, V = eigh(sym(sandwich(G.mT, scaled_q)))
+    is_nonnegative = product_eigenvalues >= 0
+    product_roots = xp.sqrt(xp.where(is_nonnegative, product_eigenvalues, xp.nan))
+
+    scaled_change = q_share * q_share * scaled_q - p_share * p_share * scaled_p
+    change = sandwich(G.mT, scaled_change)  # Y − X
+    p_roots = p_share * gram_eigenvalues[..., :, None]  # √xᵢ
+    q_roots = q_share * product_roots[..., None, :]  # √yⱼ
+    return sym(sandwich(U, (U.mT @ change @ V) / (p_roots + q_roots), V))
 
 
 def _root_unit(p: Array) -> Array:

@@ -139,8 +139,7 @@ class SpectrumFloatSet(FloatSet):
         The set consists of the matrices whose log-eigenvalues differ by at most the
         limit `_SAFE_LOG_CONDITION`. It is convex, so projections to it do not increase
         any distance. The nearest matrix has the same eigenvectors, and log-eigenvalues
-        clipped to an interval [a, a + limit]. The end a is found by bisection: what
-        clipping removes above the interval must equal what it adds below.
+        clipped to an interval whose length is the limit (`_clipping_interval_start`).
 
         Parameters
         ----------
@@ -154,19 +153,9 @@ class SpectrumFloatSet(FloatSet):
         """
         xp = namespace(z)
         log_eigenvalues, U = eigh(unpack(z, self.m))
-        low = log_eigenvalues[..., :1]
-        high = log_eigenvalues[..., -1:] - _SAFE_LOG_CONDITION
-        for _ in range(_BISECTION_STEPS):
-            # The middle is too low if clipping removes more than it adds.
-            a = low / 2 + high / 2
-            excess_above = xp.clip(log_eigenvalues - a - _SAFE_LOG_CONDITION, 0, None)
-            excess_below = xp.clip(a - log_eigenvalues, 0, None)
-            imbalance = xp.sum(excess_above - excess_below, axis=-1, keepdims=True)
-            low = xp.where(imbalance > 0, a, low)
-            high = xp.where(imbalance > 0, high, a)
-
-        raised = xp.maximum(log_eigenvalues, low)
-        clipped = xp.minimum(raised, low + _SAFE_LOG_CONDITION)
+        lower_end = _clipping_interval_start(log_eigenvalues)
+        raised = xp.maximum(log_eigenvalues, lower_end)
+        clipped = xp.minimum(raised, lower_end + _SAFE_LOG_CONDITION)
         nearest = pack(sym((U * clipped[..., None, :]) @ U.mT))
         span = log_eigenvalues[..., -1:] - log_eigenvalues[..., :1]
         return xp.where(span > _SAFE_LOG_CONDITION, nearest, z)
@@ -181,6 +170,36 @@ class SpectrumFloatSet(FloatSet):
         if self.m == 1:
             return 1.0
         return exp(min(sqrt(2) * radius, _SAFE_LOG_CONDITION))
+
+
+def _clipping_interval_start(log_eigenvalues: Array) -> Array:
+    """Return the end a of the interval [a, a + limit] that numbers are clipped to.
+
+    The limit is `_SAFE_LOG_CONDITION`. The end a is found by bisection: what clipping
+    removes above the interval must equal what it adds below.
+
+    Parameters
+    ----------
+    log_eigenvalues : array of shape (..., m)
+        The numbers, in ascending order.
+
+    Returns
+    -------
+    array of shape (..., 1)
+        The lower ends of the intervals.
+    """
+    xp = namespace(log_eigenvalues)
+    low = log_eigenvalues[..., :1]
+    high = log_eigenvalues[..., -1:] - _SAFE_LOG_CONDITION
+    for _ in range(_BISECTION_STEPS):
+        # The middle is too low if clipping removes more than it adds.
+        middle = low / 2 + high / 2
+        excess_above = xp.clip(log_eigenvalues - middle - _SAFE_LOG_CONDITION, 0, None)
+        excess_below = xp.clip(middle - log_eigenvalues, 0, None)
+        imbalance = xp.sum(excess_above - excess_below, axis=-1, keepdims=True)
+        low = xp.where(imbalance > 0, middle, low)
+        high = xp.where(imbalance > 0, high, middle)
+    return low
 
 
 def spectrum_float_set(m: int) -> FloatSet:
@@ -254,23 +273,8 @@ class SPD(FrozenManifold):
         array of shape (..., *point_shape)
             The points.
         """
-        xp = namespace(x)
-        info = xp.finfo(x.dtype)
-        smallest = float(info.smallest_normal)
-
-        def raise_eigenvalues(S: Array) -> Array:
-            """Return S, with eigenvalues raised to the floor if one is below it."""
-            eigenvalues, U = eigh(S)
-            largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
-            floor = largest * float(info.eps)
-            floor = xp.where(floor > smallest, floor, smallest)
-            raised = xp.where(eigenvalues < floor, floor, eigenvalues)
-            repaired = sym((U * raised[..., None, :]) @ U.mT)
-            is_definite = xp.all(eigenvalues >= floor, axis=-1)[..., None, None]
-            return xp.where(is_definite, S, repaired)
-
         S = sym(x)
-        return _unless_clearly_positive(S, S, raise_eigenvalues)
+        return _unless_clearly_positive(S, S, _raise_eigenvalues)
 
     def from_record(self, x: Array) -> Array:
         """Return the symmetric part of x at any scale, as a positive definite matrix.
@@ -295,32 +299,8 @@ class SPD(FrozenManifold):
         array of shape (..., *point_shape)
             The points; NaN for a record that has none.
         """
-        xp = namespace(x)
-
-        def repair_or_refuse(S: Array) -> Array:
-            """Return S if it is definite, repaired if it is nearly so, otherwise NaN."""
-            scaled = well_scaled(S)
-            eigenvalues, U = eigh(scaled)
-            eps = float(xp.finfo(eigenvalues.dtype).eps)
-            least = eigenvalues[..., :1]
-            largest = eigenvalues[..., -1:]
-            is_definite = least > eps * largest
-            is_nearly_definite = (-least >= _LEAST_INDEFINITE * largest) & (
-                -least <= _MOST_INDEFINITE * largest
-            )
-            is_nearly_definite = is_nearly_definite & (largest > 0)
-
-            # The number that is added to each eigenvalue, in the units of `scaled`.
-            increments = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
-            increments = xp.where(is_nearly_definite, increments, 0.0)
-            repaired = sym(scaled + (U * increments[..., None, :]) @ U.mT)
-            largest_entry = xp.max(xp.abs(S), axis=(-2, -1), keepdims=True)
-            point = xp.where(is_nearly_definite[..., None], repaired * largest_entry, S)
-            has_point = (is_definite | is_nearly_definite)[..., None]
-            return xp.where(has_point, point, xp.nan)
-
         S = sym(x)
-        return _unless_clearly_positive(S, S, repair_or_refuse)
+        return _unless_clearly_positive(S, S, _repair_or_refuse)
 
     def norm(self, p: Array, v: Array) -> Array:
         """Return the Riemannian length of v at p: that of its orthonormal coordinates.
@@ -363,6 +343,71 @@ class SPD(FrozenManifold):
         asymmetry = xp.sqrt(xp.sum((p - p.mT) ** 2, axis=(-2, -1)))
         zero = xp.zeros_like(S[..., 0, 0])
         return asymmetry + _unless_clearly_positive(S, zero, lack_of_definiteness)
+
+
+def _raise_eigenvalues(S: Array) -> Array:
+    """Return symmetric matrices, with eigenvalues raised to a positive floor.
+
+    The floor is ε times the largest modulus of an eigenvalue, where ε is the machine
+    precision, but at least the smallest normal float.
+
+    Parameters
+    ----------
+    S : array of shape (..., m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        Positive definite matrices; S itself where no eigenvalue is below the floor.
+    """
+    xp = namespace(S)
+    info = xp.finfo(S.dtype)
+    smallest = float(info.smallest_normal)
+    eigenvalues, U = eigh(S)
+    largest = xp.max(xp.abs(eigenvalues), axis=-1, keepdims=True)
+    floor = largest * float(info.eps)
+    floor = xp.where(floor > smallest, floor, smallest)
+    raised = xp.where(eigenvalues < floor, floor, eigenvalues)
+    repaired = sym((U * raised[..., None, :]) @ U.mT)
+    is_definite = xp.all(eigenvalues >= floor, axis=-1)[..., None, None]
+    return xp.where(is_definite, S, repaired)
+
+
+def _repair_or_refuse(S: Array) -> Array:
+    """Return S if it is positive definite, repaired if it is nearly so, otherwise NaN.
+
+    `SPD.from_record` states the rules.
+
+    Parameters
+    ----------
+    S : array of shape (..., m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array of shape (..., m, m)
+        Positive definite matrices, or NaN.
+    """
+    xp = namespace(S)
+    scaled = well_scaled(S)
+    eigenvalues, U = eigh(scaled)
+    eps = float(xp.finfo(eigenvalues.dtype).eps)
+    least = eigenvalues[..., :1]
+    largest = eigenvalues[..., -1:]
+    is_definite = least > eps * largest
+    exceeds_roundoff = -least >= _LEAST_INDEFINITE * largest
+    is_repairable = exceeds_roundoff & (-least <= _MOST_INDEFINITE * largest)
+    is_repairable = is_repairable & (largest > 0)
+
+    # The number that is added to each eigenvalue, in the units of `scaled`.
+    increments = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
+    increments = xp.where(is_repairable, increments, 0.0)
+    repaired = sym(scaled + (U * increments[..., None, :]) @ U.mT)
+    largest_entry = xp.max(xp.abs(S), axis=(-2, -1), keepdims=True)
+    point = xp.where(is_repairable[..., None], repaired * largest_entry, S)
+    has_point = (is_definite | is_repairable)[..., None]
+    return xp.where(has_point, point, xp.nan)
 
 
 def _unless_clearly_positive(
@@ -437,11 +482,7 @@ def _is_clearly_positive(flat: np.ndarray) -> np.ndarray:
         if flat.shape[-1] == 3:
             factor_20 = flat[:, 2, 0] / first_pivot
             entry_21 = flat[:, 2, 1] - factor_20 * entry_10
-            third_pivot = (
-                flat[:, 2, 2]
-                - shift
-                - factor_20 * flat[:, 2, 0]
-                - entry_21 * entry_21 / second_pivot
-            )
+            entry_22 = flat[:, 2, 2] - shift - factor_20 * flat[:, 2, 0]
+            third_pivot = entry_22 - entry_21 * entry_21 / second_pivot
             is_positive &= third_pivot > 0
     return np.asarray(is_positive)

@@ -32,12 +32,8 @@ from curvedp.numerics.matrix_functions import (
     svd,
 )
 from curvedp.numerics.rotation_log import rotation_log
-from curvedp.numerics.stiefel_log import (
-    endpoint,
-    generator,
-    log_change,
-    reduced_log,
-)
+from curvedp.numerics.stiefel_geodesic import endpoint, generator
+from curvedp.numerics.stiefel_log import log_change, reduced_log
 
 
 class _LogInFrame(NamedTuple):

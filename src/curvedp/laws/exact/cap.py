@@ -31,9 +31,9 @@ from curvedp.randomness.lazy_reals import LazyUniforms
 # Where tangents touch, in units of the smaller of 1/√−h″ and 1/h′ at the mode.
 _TOUCH_OFFSETS = (-2.4, -1.0, 0.0, 1.0, 2.4)
 
-# A tangent at the end of the support touches this much of it before the end, so that
-# the point is inside whatever the rounding of the end.
-_INSIDE = 1 - 2.0**-40
+# Tangents touch below this fraction of the largest angle, so that the point is inside
+# the support however the angle was rounded.
+_FRACTION_OF_END = 1 - 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -101,19 +101,22 @@ def polar_angle_envelope(density: PolarAngleDensity) -> RadialEnvelope:
     RadialEnvelope
         One line for each tangent; it lies above the log-density.
     """
-    end = math.acos(density.cosine_of_end)
-    mode = min(end * _INSIDE, math.pi / 2)
+    largest_angle = math.acos(density.cosine_of_end) * _FRACTION_OF_END
+    mode = min(largest_angle, math.pi / 2)
     power = density.dim - 2
-    # The curvature −h″ is (d − 2)/sin², and the slope at the end (d − 2)·cot.
+
+    # Tangents touch at distances of about 1/rate, the width of the density. At the mode
+    # the curvature −h″ is (d − 2)/sin², and the slope h′ is (d − 2)·cot.
     rate = max(math.sqrt(power) / math.sin(mode), power / math.tan(mode), 1.0 / mode)
-    candidates = (mode + offset / rate for offset in _TOUCH_OFFSETS)
-    inside = {angle for angle in candidates if 0 < angle < end * _INSIDE}
-    points = sorted(inside | {mode})
+    candidates = [mode + offset / rate for offset in _TOUCH_OFFSETS]
+    touch_points = {angle for angle in candidates if 0 < angle < largest_angle}
+    touch_points.add(mode)
     if power == 0:  # the density is constant, and every tangent is the same line
-        points = [mode]
+        touch_points = {mode}
+
     with at_precision(256):
         level = float(density.log_density(arb(mode)))
-    return tangent_envelope(density, level, points)
+    return tangent_envelope(density, level, sorted(touch_points))
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class _Supplement:
     angle: LazyRadius
 
     def ball(self, precision: int) -> arb:
-        """Return π less the angle, to about the given number of bits.
+        """Return π minus the angle, to about the given number of bits.
 
         Parameters
         ----------
@@ -139,7 +142,7 @@ class _Supplement:
         Returns
         -------
         arb
-            A ball around π less the angle.
+            A ball around π minus the angle.
         """
         return arb.pi() - self.angle.ball(precision)
 

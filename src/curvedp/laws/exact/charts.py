@@ -472,7 +472,7 @@ class ExactKendallShapes(ExactChart):
         p_real = p_real / length
         p_imaginary = p_imaginary / length
 
-        # The part of w orthogonal to p and to ip: less its Hermitian product with p,
+        # The part of w orthogonal to p and to i·p: w minus its Hermitian product with p,
         # a complex number, times p.
         w_real, w_imaginary, phase_vector = direction
         real_product = w_real.dot(p_real) + w_imaginary.dot(p_imaginary)
@@ -621,13 +621,13 @@ exact_chart.register(KendallShapes, ExactKendallShapes)
 
 
 @exact_chart.register
-def _(manifold: Grassmann) -> ExactChart | None:
+def _chart_of_lines(manifold: Grassmann) -> ExactChart | None:
     """Return the chart of lines, Grassmann(m, 1); other subspaces have none."""
     return ExactLine(manifold) if manifold.r == 1 else None
 
 
 @exact_chart.register
-def _(manifold: Rotations) -> ExactChart | None:
+def _chart_of_rotations(manifold: Rotations) -> ExactChart | None:
     """Return the chart of rotations of the plane and of three-space, else None."""
     return ExactRotations(manifold) if manifold.n <= 3 else None
 
@@ -675,16 +675,15 @@ def exponential_in_chart(
     """Return exp(center, r·w) for a uniform direction w, rounded to the grid 2^-grid.
 
     The radius and the direction are real numbers of which any number of digits can be
-    drawn. They are evaluated as intervals. If the interval of a coordinate contains an
-    edge between two cells of the grid, its rounding is not certain and the evaluation
-    is repeated with more digits of the same numbers. So the integers are exactly the
-    rounding of the ideal draw. There are two stages:
+    drawn. The point is evaluated as intervals, in two stages:
 
     1. Large points on usual grids are first tried in float64, with proved error bounds.
        Nearly every draw ends here.
-    2. Otherwise Arb computes with more and more bits until all entries are certain.
+    2. If an interval contains an edge between two cells of the grid, its rounding is not
+       certain. Then Arb evaluates more and more digits of the same numbers.
 
-    A draw must never be replaced by a new one because it was hard to round.
+    So the integers are exactly the rounding of the ideal draw. A draw must never be
+    replaced by a new one because it was hard to round: that would be biased.
     tests/laws/exact/test_draw.py compares the integers at several precisions.
 
     Parameters
@@ -705,7 +704,7 @@ def exponential_in_chart(
     array of Python ints, in the shape of a point
         The coordinates of the point in units of 2^-grid.
     """
-    # A direction is a vector of normal numbers, scaled to length 1. On a projective
+    # The direction w is a vector of normal numbers, scaled to length 1. On a projective
     # space a point is a line ±x, and is released with a random sign.
     normals = LazyNormals(source, chart.n_normals)
     sign = _random_sign(source) if chart.is_up_to_sign else 1
@@ -718,25 +717,9 @@ def exponential_in_chart(
 
     def round_with_arb(precision: int) -> np.ndarray | None:
         """Return the integers of the point; None if they are not certain yet."""
-        # cos r and sin r on a sphere, for example.
-        radial_factors = _radial_factors(radius, chart, precision)
-        if radial_factors is None:
+        vectors = _point_in_arb(chart, center, radius, normals, precision)
+        if vectors is None:
             return None
-
-        # Arb is faster on numbers with few bits, such as the zeros of a pole. A public
-        # reflection turns such a footpoint into a generic one, so that the running time
-        # does not tell them apart. The direction is reflected too, and the result is
-        # reflected back, so that the point is the same as without the reflection. It
-        # must be the very draw that stage 1 could not settle: a new draw in its place
-        # would be biased, because draws near an edge would be drawn again.
-        footpoint = chart.footpoint(arb_array(center))
-        reflect = _public_reflection(len(footpoint[0]))
-        direction = chart.direction(normals.balls(precision))
-        reflected_point = chart.point(
-            reflect(footpoint), reflect(direction), *radial_factors
-        )
-        vectors = reflect(reflected_point)
-
         columns = [
             [round_arb(entry, grid) for entry in np.ravel(vector)] for vector in vectors
         ]
@@ -745,6 +728,51 @@ def exponential_in_chart(
         return _join_columns(chart.manifold, columns, sign)
 
     return decide(round_with_arb, first_precision(grid))
+
+
+def _point_in_arb(
+    chart: ExactChart,
+    center: np.ndarray,
+    radius: LazyLength,
+    normals: LazyNormals,
+    precision: int,
+) -> Vectors | None:
+    """Return the vectors of exp(center, r·w) as Arb balls, without a timing channel.
+
+    Arb is faster on numbers with few bits, such as the zeros of a pole. A public
+    reflection turns such a footpoint into a generic one, so that the running time does
+    not tell them apart. The direction is reflected too, and the result is reflected
+    back: the point is the same as without the reflection.
+
+    Parameters
+    ----------
+    chart : ExactChart
+        The formulas for points of the manifold.
+    center : array
+        The footpoint; its entries are exact numbers.
+    radius : LazyLength
+        The distance r.
+    normals : LazyNormals
+        The normals of the direction w.
+    precision : int
+        The number of bits.
+
+    Returns
+    -------
+    list of vectors, or None
+        The vectors; None if the radius has no finite enclosure at this precision.
+    """
+    radial_factors = _radial_factors(radius, chart, precision)
+    if radial_factors is None:
+        return None
+
+    footpoint = chart.footpoint(arb_array(center))
+    direction = chart.direction(normals.balls(precision))
+    reflect = _public_reflection(len(footpoint[0]))
+    reflected_point = chart.point(
+        reflect(footpoint), reflect(direction), *radial_factors
+    )
+    return reflect(reflected_point)
 
 
 def _round_with_floats(
@@ -800,6 +828,9 @@ def _round_with_floats(
 def _random_sign(source: Source) -> int:
     """Return −1 or 1, each with probability one half: the sign of a released line.
 
+    Called when the point is a line, which has two unit vectors: the released one must
+    not reveal which of them the footpoint was.
+
     Parameters
     ----------
     source : Source
@@ -817,7 +848,9 @@ def _random_sign(source: Source) -> int:
 def _join_columns(
     manifold: Manifold, columns: Sequence[Sequence[int | None]], sign: int
 ) -> np.ndarray:
-    """Return the integers of a point, assembled from its rounded vectors.
+    """Assemble the integers of a point from its rounded vectors.
+
+    Called at the end of a draw, when all of its coordinates are certain.
 
     Parameters
     ----------
@@ -885,7 +918,7 @@ def _normalize(x: Enclosure) -> Enclosure:
 
 
 def _remove_mean(x: Enclosure) -> Enclosure:
-    """Return x less the mean of its entries, for Arb balls or float balls."""
+    """Return x minus the mean of its entries, for Arb balls or float balls."""
     n = x.mid.shape[0] if isinstance(x, FloatBall) else len(x)
     return x - x.sum() / n
 
@@ -935,11 +968,10 @@ def _hyperboloid_point(
         The time and space coordinates of the result.
     """
     unit_direction = _normalize(normals)
-    result_space = (
-        space * (cosh + sinh * unit_direction.dot(space) / (1 + time))
-        + unit_direction * sinh
-    )
-    return _HyperboloidPoint((1 + result_space.dot(result_space)).sqrt(), result_space)
+    factor_of_space = cosh + sinh * unit_direction.dot(space) / (1 + time)
+    end_space = space * factor_of_space + unit_direction * sinh
+    end_time = (1 + end_space.dot(end_space)).sqrt()
+    return _HyperboloidPoint(end_time, end_space)
 
 
 def _public_reflection(n: int) -> Callable[[Vectors], Vectors]:

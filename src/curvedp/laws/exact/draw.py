@@ -118,11 +118,9 @@ def grid_shape(manifold: Manifold) -> tuple[int, ...]:
     """
     if len(manifold.factors) > 1:
         return (sum(math.prod(grid_shape(factor)) for factor in manifold.factors),)
-    return (
-        (manifold.dim,)
-        if is_released_in_flat_coordinates(manifold)
-        else manifold.point_shape
-    )
+    if is_released_in_flat_coordinates(manifold):
+        return (manifold.dim,)
+    return manifold.point_shape
 
 
 def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
@@ -154,6 +152,8 @@ def point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
     """Return `point_from_grid` for a product, factor by factor.
 
+    Called by `point_from_grid` when the manifold is a product.
+
     Parameters
     ----------
     manifold : Manifold
@@ -184,7 +184,7 @@ def _product_point_from_grid(manifold: Manifold, value: np.ndarray) -> Any:
 def has_exact_laplace(manifold: Manifold) -> bool:
     """Return whether `exact_laplace` can draw on a manifold.
 
-    A mechanism calls this first, and raises an error before any privacy budget is
+    Called by mechanisms, which refuse other manifolds before any privacy budget is
     spent.
 
     Parameters
@@ -206,7 +206,7 @@ def has_exact_laplace(manifold: Manifold) -> bool:
 def has_exact_gaussian(manifold: Manifold) -> bool:
     """Return whether `exact_gaussian` can draw on a manifold.
 
-    A mechanism calls this first, and raises an error before any privacy budget is
+    Called by mechanisms, which refuse other manifolds before any privacy budget is
     spent. On a product, every factor must have an exact Gaussian sampler. Other spaces
     have one if they are Euclidean or flat, if they have an exact Laplace sampler, or if
     their points are planes.
@@ -261,9 +261,9 @@ def check_drawable_scale(manifold: Manifold, sigma: float) -> None:
 
 @lru_cache(maxsize=256)
 def is_released_in_flat_coordinates(manifold: Manifold) -> bool:
-    """Whether a draw is released in global flat coordinates.
+    """Return whether a draw is released in flat coordinates, and not in those of a point.
 
-    This holds for a flat space that is no product and whose points are not its vectors,
+    This holds for a flat space that is not a product and whose points are not vectors,
     such as the positive definite matrices with a flat metric.
 
     Parameters
@@ -274,7 +274,7 @@ def is_released_in_flat_coordinates(manifold: Manifold) -> bool:
     Returns
     -------
     bool
-        Whether `ExactDraw.integers` are flat coordinates and not those of a point.
+        Whether `ExactDraw.integers` are flat coordinates.
     """
     if len(manifold.factors) > 1:
         return False
@@ -335,16 +335,10 @@ def exact_draw(
     """
     # Check all arguments before anything is drawn.
     footpoint = _check_center(manifold, center)
-
     is_known_kind = isinstance(kind, str) and kind in get_args(Kind)
     if not is_known_kind:
         _validate.choice("kind", kind, get_args(Kind))
-    if manifold.float_set.max_distance == math.inf:
-        largest_scale = _LARGEST_SCALE
-    else:
-        largest_scale = _LARGEST_HYPERBOLIC_SCALE
-    scale = _validate.within("scale", scale, _SMALLEST_SCALE, largest_scale)
-
+    scale = _check_scale(manifold, scale)
     _check_grid(grid)
     return _draw_with_valid_arguments(
         kind, manifold, scale, footpoint, check_source(source), grid
@@ -540,6 +534,9 @@ def _draw_integers(
 ) -> np.ndarray:
     """Return the integers of an exact draw, by the sampler for this kind of manifold.
 
+    Called by `exact_draw` after the arguments were checked and the random bytes were
+    limited.
+
     Parameters
     ----------
     kind : {"gaussian", "laplace"}
@@ -644,6 +641,8 @@ def _round_coordinate(
 ) -> int:
     """Return mean + sigma·(normal i), rounded to the grid 2^-grid, with certainty.
 
+    Called for each coordinate whose rounding float64 does not decide.
+
     More bits of the normal are drawn until the rounded value is certain.
 
     Parameters
@@ -672,8 +671,32 @@ def _round_coordinate(
     return decide(round_at, first_precision(grid))
 
 
+def _check_scale(manifold: Manifold, scale: float) -> float:
+    """Return the scale of the law; raise if float64 slopes of envelopes could overflow.
+
+    Called by `exact_draw` before anything is drawn.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The space on which the noise lives.
+    scale : float
+        The scale σ, as the caller passes it.
+
+    Returns
+    -------
+    float
+        The scale.
+    """
+    is_unbounded = manifold.float_set.max_distance == math.inf
+    largest_scale = _LARGEST_SCALE if is_unbounded else _LARGEST_HYPERBOLIC_SCALE
+    return _validate.within("scale", scale, _SMALLEST_SCALE, largest_scale)
+
+
 def _check_grid(grid: int) -> None:
     """Raise unless `grid` is an integer from 1 to 200.
+
+    Called by `exact_draw` before anything is drawn.
 
     Parameters
     ----------
@@ -688,7 +711,9 @@ def _check_grid(grid: int) -> None:
 
 
 def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
-    """Return the footpoint as a float64 array; raise if it is not one of the manifold.
+    """Return the footpoint as a float64 array; raise if it is no point of the manifold.
+
+    Called by `exact_draw` before anything is drawn.
 
     Parameters
     ----------
@@ -710,7 +735,6 @@ def _check_center(manifold: Manifold, center: Any) -> np.ndarray:
     if not isinstance(manifold, Manifold):
         raise ParameterError("must be a manifold", parameter="manifold", value=manifold)
 
-    # One point of the right shape, of finite numbers, on the manifold.
     footpoint = _validate.array("center", center)
     if footpoint.shape != manifold.point_shape:
         raise ParameterError(
@@ -758,11 +782,7 @@ def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
     # and the positive definite cone has matrices.
     has_negative_curvature = manifold.curvature_bounds[0] < 0
     if has_negative_curvature and center.ndim == 1:
-        coordinates = arb_array(center)
-        sign_of_excess = decide(
-            lambda precision: _certain_sign(coordinates.dot(coordinates) - 1)
-        )
-        if sign_of_excess >= 0:
+        if not _is_in_open_unit_ball(center):
             raise ParameterError("center must lie inside the unit ball")
         return
 
@@ -771,8 +791,28 @@ def _check_on_manifold(manifold: Manifold, center: np.ndarray) -> None:
         raise ParameterError(f"center must be a point of {manifold!r}")
 
 
+def _is_in_open_unit_ball(vector: np.ndarray) -> bool:
+    """Return whether |vector| < 1, decided with certainty.
+
+    Parameters
+    ----------
+    vector : array of shape (d,)
+        The entries are taken as exact numbers.
+
+    Returns
+    -------
+    bool
+        Whether the vector is a point of the Poincaré ball.
+    """
+    entries = arb_array(vector)
+    sign_of_excess = decide(lambda precision: _certain_sign(entries.dot(entries) - 1))
+    return sign_of_excess < 0
+
+
 def _certain_sign(x: arb) -> int | None:
     """Return the sign of a ball, or None if the ball does not determine it.
+
+    Called with more and more bits until the sign is certain.
 
     Parameters
     ----------

@@ -194,6 +194,8 @@ def _tangent(
 ) -> _Tangent:
     """Return a random tangent vector H at a plane: normal noise orthogonal to it.
 
+    This is one proposal of `draw_plane`, computed to the given precision.
+
     H is σ times an m×2 matrix of standard normals, minus its projection on the plane.
 
     Parameters
@@ -221,6 +223,9 @@ def _tangent(
 
 def _orthonormal_columns(columns: np.ndarray) -> np.ndarray:
     """Make the two columns of a matrix orthonormal by the Gram–Schmidt process.
+
+    Used to orthonormalize the basis of the footpoint, and to make a random rotation
+    from normal numbers.
 
     Parameters
     ----------
@@ -331,6 +336,8 @@ def _sinc(x: arb) -> arb:
 
 def _exponential(tangent: _Tangent, angles: _Angles) -> np.ndarray:
     """Return exp_P(H) = P·cos(√A) + H·(sin(√A)/√A), in balls.
+
+    Called by `draw_plane` for the accepted tangent vector.
 
     It is the end of the geodesic from the plane with the basis P and the velocity H.
 

@@ -89,8 +89,8 @@ class ExactRadialDensity:
 
         # The ratio is about j, or 1/j for a circle: at least 1, or at most ½.
         ratio = float(unit) / self.space.diameter
-        is_multiple = ratio > 0.75  # between ½ and 1
-        if is_multiple:
+        is_integer = ratio > 0.75  # between ½ and 1
+        if is_integer:
             return unit / round(ratio)
         return unit * round(1 / ratio)
 
@@ -472,7 +472,7 @@ def _tangent_segment(
 
 
 def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
-    """Return about where the tangents to a concave function h at a < b cross.
+    """Return the approximate point where the tangents to h at a < b cross.
 
     Let h be the logarithm of the density. The tangents cross at
 
@@ -506,6 +506,8 @@ def _tangent_crossing(density: LogConcaveDensity, a: float, b: float) -> float:
 @lru_cache(maxsize=1024)
 def _cumulative_masses(envelope: RadialEnvelope, precision: int) -> list[arb]:
     """Return 0 and the partial sums of the masses of an envelope's segments, cached.
+
+    Used to find the segment of a proposed radius from a uniform number.
 
     Parameters
     ----------
@@ -552,6 +554,8 @@ class LazyRadius:
 
     def _find_segment(self, precision: int) -> int | None:
         """Return the segment that contains the radius; None if that is not certain yet.
+
+        Called by the constructor with more and more bits until the segment is certain.
 
         Parameters
         ----------
@@ -606,7 +610,7 @@ class LazyRadius:
     def log_ratio(self, precision: int) -> arb:
         """Return log(target/envelope) at this radius, at most 0.
 
-        The radius is accepted if it exceeds the logarithm of a uniform number.
+        The radius is accepted if this ratio exceeds the logarithm of a uniform number.
 
         Parameters
         ----------
@@ -626,7 +630,7 @@ class LazyRadius:
 
 
 def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
-    """Return an exact draw of the radius: rejection until acceptance, with no cap.
+    """Return an exact draw of the radius, by rejection with no limit on the trials.
 
     Parameters
     ----------
@@ -644,7 +648,7 @@ def draw_radius(density: ExactRadialDensity, source: Source) -> LazyRadius:
 
 
 def draw_under(envelope: RadialEnvelope, source: Source) -> LazyRadius:
-    """Return an exact draw of the density below an envelope: rejection, with no cap.
+    """Return an exact draw by rejection from an envelope, with no limit on the trials.
 
     Parameters
     ----------

@@ -108,40 +108,59 @@ def draw_spd(
     entries = _free_entries(m, beta)
 
     # A large matrix is tried in floats first.
+    free_integers = None
     if isinstance(draw, NearDraw) and draw.is_large and grid <= FILTER_GRID:
         free_integers = _round_with_floats(center, draw, entries, grid)
-        if free_integers is not None:
-            return _fill_hermitian(m, beta, free_integers)
+    if free_integers is None:
+        free_integers = decide(
+            lambda precision: _round_with_arb(center, draw, entries, grid, precision),
+            first_precision(grid),
+        )
+    return _fill_hermitian(m, beta, free_integers)
 
-    def round_with_arb(precision: int) -> np.ndarray | None:
-        """Return the integers if they are certain at this precision.
 
-        Parameters
-        ----------
-        precision : int
-            The number of bits.
+def _round_with_arb(
+    center: np.ndarray,
+    draw: NearDraw | FarGaussianDraw,
+    entries: "MatrixEntries",
+    grid: int,
+    precision: int,
+) -> list[int] | None:
+    """Return the rounded free entries of L·Y·L*; None if one is not certain yet.
 
-        Returns
-        -------
-        array of Python ints, or None
-            The integers; None if this precision is not enough.
-        """
-        factor = cholesky(center)
-        if factor is None:
+    Called with more and more bits until all entries are certain.
+
+    Parameters
+    ----------
+    center : array
+        The footpoint LL*, as a real matrix: a complex entry is a 2×2 block.
+    draw : NearDraw or FarGaussianDraw
+        The draw Y about the identity.
+    entries : MatrixEntries
+        The rows and columns of the independent entries.
+    grid : int
+        The grid is 2^-grid.
+    precision : int
+        The number of bits.
+
+    Returns
+    -------
+    list of int, or None
+        The integers, in the order of `entries`.
+    """
+    factor = cholesky(center)
+    if factor is None:
+        return None
+
+    lower = arb_mat(factor.tolist())
+    point = lower * draw.exp(precision) * lower.transpose()
+    free_integers = []
+    for i, j in zip(entries.rows.tolist(), entries.columns.tolist(), strict=True):
+        integer = round_arb(point[i, j], grid)
+        if integer is None:
             return None
-
-        # The draw about the center, rounded entry by entry.
-        lower = arb_mat(factor.tolist())
-        point = lower * draw.exp(precision) * lower.transpose()
-        free_integers = []
-        for i, j in zip(entries.rows.tolist(), entries.columns.tolist(), strict=True):
-            integer = round_arb(point[i, j], grid)
-            if integer is None:
-                return None
-            free_integers.append(integer)
-        return _fill_hermitian(m, beta, free_integers)
-
-    return decide(round_with_arb, first_precision(grid))
+        free_integers.append(integer)
+    return free_integers
 
 
 def _round_with_floats(
@@ -149,14 +168,14 @@ def _round_with_floats(
 ) -> list[int] | None:
     """Return the rounded free entries of L·Y·L*; None if one is not certain in floats.
 
-    The entries are computed in float64 with proved error radii.
+    Called first for large matrices, because it is faster than Arb.
 
-    Real symmetric matrices have β = 1 and Hermitian ones β = 2.
+    The entries are computed in float64 with proved error radii.
 
     Parameters
     ----------
     center : array
-        The footpoint LL*, for β = 2 as a matrix of 2×2 blocks.
+        The footpoint LL*, as a real matrix: a complex entry is a 2×2 block.
     draw : NearDraw
         The draw Y about the identity.
     entries : MatrixEntries
@@ -182,10 +201,10 @@ def _round_with_floats(
 
 @lru_cache(maxsize=256)
 def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float:
-    """Return a lower bound on the fraction of proposals that is accepted.
+    """Return a lower bound on the fraction of proposals that rejection sampling accepts.
 
-    It serves to bound the number of random bits of a draw beforehand. It is the exact
-    fraction unless that needs many digits, and depends on public numbers only.
+    Used to bound the number of random bits of a draw beforehand. The bound depends on
+    public numbers only. It is the exact fraction unless that needs many digits.
 
     Parameters
     ----------
@@ -215,7 +234,7 @@ def acceptance_probability(kind: Kind, m: int, beta: int, scale: float) -> float
         return math.exp(laplace_envelope.log_acceptance)
     envelope = best_envelope(m, scale, beta)
     if isinstance(envelope, NearEnvelope):
-        # The exact acceptance may need many digits; where it is high the bound serves.
+        # The exact acceptance may need many digits; a bound is enough where it is high.
         lower_bound = envelope.log_acceptance_bound
         if lower_bound > math.log(0.5):
             return math.exp(lower_bound)
@@ -227,6 +246,8 @@ def _identity_sampler(
     kind: Kind, m: int, beta: int, scale: float
 ) -> Callable[[Source], NearDraw | FarGaussianDraw]:
     """Return the function that draws Y about the identity from a source of bits.
+
+    It uses the envelope that accepts more proposals, the near or the far one.
 
     Parameters
     ----------
@@ -278,9 +299,11 @@ def _prefers_near_laplace(m: int, beta: int, scale: float) -> bool:
 
 
 def _blocks_from_complex(center: np.ndarray) -> np.ndarray:
-    """Return a complex matrix as the real matrix of blocks [[a, −b], [b, a]].
+    """Return a complex matrix as a real matrix of 2×2 blocks.
 
-    A block stands for the entry a + ib.
+    Used because Arb then needs real matrices only.
+
+    The block [[a, −b], [b, a]] stands for the entry a + ib.
 
     Parameters
     ----------
@@ -336,10 +359,10 @@ class MatrixEntries(NamedTuple):
 
 
 def _free_entries(m: int, beta: int) -> MatrixEntries:
-    """Return where the independent entries stand in the matrix of blocks.
+    """Return the positions of the independent entries in the matrix of blocks.
 
-    First come the real parts of the lower triangle, then for β = 2 the imaginary parts
-    below the diagonal.
+    First come the real parts of the lower triangle. Hermitian matrices (β = 2) also
+    have imaginary parts below the diagonal.
 
     Parameters
     ----------
@@ -363,10 +386,9 @@ def _free_entries(m: int, beta: int) -> MatrixEntries:
 
 
 def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
-    """Return the symmetric or Hermitian matrix of integers with the given free entries.
+    """Fill a symmetric or Hermitian matrix of integers from its independent entries.
 
-    The entries have the order of `_free_entries`; a Hermitian matrix has real and
-    imaginary parts along its last axis.
+    Called at the end of a draw, when all independent entries are rounded.
 
     Parameters
     ----------
@@ -375,7 +397,7 @@ def _fill_hermitian(m: int, beta: int, free_integers: list[int]) -> np.ndarray:
     beta : {1, 2}
         1 for real symmetric, 2 for Hermitian matrices.
     free_integers : list of int
-        The independent entries.
+        The independent entries, in the order of `_free_entries`.
 
     Returns
     -------

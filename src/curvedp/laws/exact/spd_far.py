@@ -156,12 +156,13 @@ class FarGaussianDraw:
         ]
 
     def log_ratio(self, precision: int) -> arb:
-        """Return log(target/envelope) at this proposal, whose exponential accepts it.
+        """Return log(target/envelope) at this proposal.
 
         With the log-eigenvalues ρ₁ > ρ₂ > …, it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}),
         where β is 1 for real and 2 for complex matrices.
 
-        It must not be positive: `accepts` raises `EnvelopeViolation` otherwise.
+        The proposal is accepted with the probability target/envelope. So the logarithm
+        must not be positive: `accepts` raises `EnvelopeViolation` otherwise.
 
         Parameters
         ----------

@@ -160,9 +160,10 @@ class TangentBound(SinhcBound):
         return MatrixScales(number(self.sigma), number(self.traceless_scale))
 
     def log_bound(self, sum_of_squares: arb, normals: Any) -> arb:
-        """Return b·Σx_ij² plus a for each of the m(m − 1)/2 pairs of eigenvalues.
+        """Return b·Σx_ij² + a·m(m − 1)/2, an upper bound of Σ_{i<j} log sinhc x_ij.
 
-        b is `slope`, a is `offset`, and x_ij is half the difference of two eigenvalues.
+        x_ij is half the difference of two of the m eigenvalues, b is `slope`, and a is
+        `offset`.
 
         Parameters
         ----------
@@ -424,6 +425,8 @@ class NearDraw:
     def _matrix_in_balls(self, precision: int) -> arb_mat:
         """Return balls around the entries of V, the logarithm of the draw.
 
+        Called with more and more bits until the result is certain.
+
         Real symmetric matrices have β = 1 and Hermitian ones β = 2.
 
         Parameters
@@ -461,33 +464,32 @@ class NearDraw:
         FloatEigen
             The eigenvalues and eigenvectors, computed once for each proposal.
         """
-        if self._float_eigen is None:
-            root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
-            matrix = self._matrix(self._normals.floats(), root_half)
-            values, vectors = np.linalg.eigh(matrix.mid)
+        if self._float_eigen is not None:
+            return self._float_eigen
+        root_half = FloatBall(math.sqrt(0.5), 2.0**-53)
+        matrix = self._matrix(self._normals.floats(), root_half)
+        values, vectors = np.linalg.eigh(matrix.mid)
 
-            # η and |V − Q̂DQ̂ᵀ|, bounded in float balls.
-            vector_ball = FloatBall(vectors)
-            orthogonality_error = _frobenius_bound(
-                vector_ball.T.sharp_dot(vector_ball) - np.eye(len(values))
-            )
-            residual = _frobenius_bound(
-                matrix - (vector_ball * values).sharp_dot(vector_ball.T)
-            )
+        # η and |V − Q̂DQ̂ᵀ|, bounded in float balls.
+        vector_ball = FloatBall(vectors)
+        gram = vector_ball.T.sharp_dot(vector_ball)
+        orthogonality_error = _frobenius_bound(gram - np.eye(len(values)))
+        rebuilt_matrix = (vector_ball * values).sharp_dot(vector_ball.T)
+        residual = _frobenius_bound(matrix - rebuilt_matrix)
 
-            # Put together the bound e of the docstring.
-            largest_value = float(np.abs(values).max())
-            error = (
-                residual
-                + (2 * orthogonality_error + orthogonality_error**2) * largest_value
-            )
-            self._float_eigen = FloatEigen(
-                values, vectors, error * _ROUND_UP, orthogonality_error
-            )
+        # The bound e of the docstring.
+        largest_value = float(np.abs(values).max())
+        polar_error = 2 * orthogonality_error + orthogonality_error**2
+        error = residual + polar_error * largest_value
+        self._float_eigen = FloatEigen(
+            values, vectors, error * _ROUND_UP, orthogonality_error
+        )
         return self._float_eigen
 
     def _eigenvalues(self, precision: int) -> list[arb] | None:
         """Return balls around the eigenvalues of V; None if Arb cannot separate them.
+
+        Called to decide whether the proposal is accepted.
 
         V is the logarithm of the draw. For large matrices, float64 eigenvalues with
         proved errors are used at the first precision of 64 bits.
@@ -596,14 +598,15 @@ class NearDraw:
             largest = arb(float(eigen.values.max()) + eigen.value_error).exp()
             largest_growth = float(largest.upper())
 
-        # Put together the bound of the docstring.
         vector_ball = FloatBall(eigen.vectors)
-        error = (
+        approximation = (vector_ball * growth).sharp_dot(vector_ball.T)
+
+        # The bound of the docstring.
+        relative_error = (
             eigen.value_error + 2 * orthogonality_error + orthogonality_error**2
-        ) * largest_growth
-        return FloatExp(
-            (vector_ball * growth).sharp_dot(vector_ball.T), error * _ROUND_UP
         )
+        error = relative_error * largest_growth
+        return FloatExp(approximation, error * _ROUND_UP)
 
 
 class _SinhcProduct(NamedTuple):
@@ -652,6 +655,8 @@ def _sinhc_product(eigenvalues: list[arb]) -> _SinhcProduct:
 
 def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
     """Return the complex m×m matrix of a real matrix of blocks [[a, −b], [b, a]].
+
+    Used to compute each eigenvalue once, and not twice.
 
     The block stands for a + ib. The complex matrix has each eigenvalue once, and the
     real one twice.
@@ -739,6 +744,9 @@ def _matrix_layout(m: int, beta: int) -> MatrixLayout:
 
 def _frobenius_bound(x: FloatBall) -> float:
     """Return an upper bound of the Frobenius norm of every matrix in the ball.
+
+    Used to bound the errors of eigenvalues and eigenvectors that were computed in
+    floats.
 
     Parameters
     ----------

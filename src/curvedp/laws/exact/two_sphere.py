@@ -8,7 +8,7 @@ the ideal draw, rounded. Theorem N5 (docs/theory/local.md) has the proof.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,11 +42,12 @@ _ABOVE_PI = 3.141592653589794
 # A quarter of a radius below π is below this number, where the series are accurate.
 _LARGEST_QUARTER = 0.786
 
-# Powers of y² in the series of sin y/y and cos y. The next term is below 2^-70.
-_TERMS = 10
+# Terms of the series of sin y/y and cos y in powers of y². The next term is below 2^-70.
+_SERIES_TERMS = 10
 
-# Numbers that a block may draw; see `Allowance`.
-_NUMBERS = 4096
+# The `Allowance` of a block is that of a draw of so many numbers.
+_ALLOWED_NUMBERS = 4096
+
 # How many proposals a batch holds, in units of the expected number, and how many more.
 # π/4 of the pairs for a direction lie in the disk, and 1.3 is a little more than 4/π.
 _SPARE_RADII = 1.02
@@ -112,7 +113,7 @@ def draw_on_two_sphere(
     n_in_arb = 0
     for start in range(0, len(centers), BLOCK):
         rows = slice(start, start + BLOCK)
-        allowance = Allowance(_NUMBERS)
+        allowance = Allowance(_ALLOWED_NUMBERS)
         noise = _draw_noise(len(centers[rows]), scale, allowance.meter(source))
         n_in_arb += noise.round_points(centers[rows], grid, integers[rows])
         tau = max(tau, allowance.tau())
@@ -195,6 +196,8 @@ class _Radii:
 
     def _is_accepted(self, index: int) -> bool:
         """Decide with certainty whether one proposal is accepted, by adding bits.
+
+        Called for the few proposals that float balls do not decide.
 
         Parameters
         ----------
@@ -294,6 +297,8 @@ class _Directions:
     def _is_inside(self, index: int) -> bool:
         """Decide with certainty whether one point lies in the disk, by adding bits.
 
+        Called for the few points that float balls do not decide.
+
         Parameters
         ----------
         index : int
@@ -384,27 +389,10 @@ class _Noise:
         int
             How many draws were settled in Arb balls.
         """
-        # All draws together, in float balls.
+        # All draws together. A draw is settled if all three coordinates are.
+        is_certain = np.ones(len(centers), dtype=bool)
         with np.errstate(all="ignore"):
-            # The accepted proposals of all batches: radii r, and points (x, y) of the
-            # unit disk, which determine the directions.
-            r = _join([batch.floats[batch.indices] for batch in self.radii])
-            disk_points = [
-                [coordinate[batch.indices] for coordinate in batch.proposals.floats()]
-                for batch in self.directions
-            ]
-            x = _join([disk_point[0] for disk_point in disk_points])
-            y = _join([disk_point[1] for disk_point in disk_points])
-
-            sin_cos = _sin_cos(r)
-            center = [FloatBall(column) for column in centers.T]
-            point = _point_in_polar_coordinates(
-                center, _frame_sign(centers[:, 0]), sin_cos, x, y
-            )
-
-            # A draw is settled if all three coordinates are.
-            is_certain = np.ones(len(centers), dtype=bool)
-            for column, coordinate in enumerate(point):
+            for column, coordinate in enumerate(self._points_in_floats(centers)):
                 rounded, is_coordinate_certain = coordinate.round(grid)
                 integers[:, column] = rounded
                 is_certain &= is_coordinate_certain
@@ -412,31 +400,63 @@ class _Noise:
         # The few that float balls do not decide, one by one. Each needs the batch and
         # the proposal from which its radius and its direction came.
         undecided = np.flatnonzero(~is_certain)
-        radius_indices = list(_batch_positions([batch.indices for batch in self.radii]))
-        pair_indices = list(
-            _batch_positions([batch.indices for batch in self.directions])
-        )
+        radius_positions = list(_proposal_positions(self.radii))
+        direction_positions = list(_proposal_positions(self.directions))
         for row in undecided.tolist():
             integers[row] = self._round_with_arb(
-                centers[row], radius_indices[row], pair_indices[row], grid
+                centers[row], radius_positions[row], direction_positions[row], grid
             )
         return len(undecided)
+
+    def _points_in_floats(self, centers: np.ndarray) -> Vector:
+        """Return all draws as float balls, one array for each coordinate.
+
+        Parameters
+        ----------
+        centers : array, shape (n, 3)
+            The vectors along which the footpoints lie.
+
+        Returns
+        -------
+        list of three FloatBall
+            The coordinates of the n draws.
+        """
+        # The accepted radii r, and the accepted points (x, y) of the unit disk, which
+        # determine the directions.
+        r = _join([batch.floats[batch.indices] for batch in self.radii])
+        x_batches = []
+        y_batches = []
+        for batch in self.directions:
+            x, y = batch.proposals.floats()
+            x_batches.append(x[batch.indices])
+            y_batches.append(y[batch.indices])
+
+        center = [FloatBall(column) for column in centers.T]
+        return _point_in_polar_coordinates(
+            center,
+            _frame_sign(centers[:, 0]),
+            _sin_cos(r),
+            _join(x_batches),
+            _join(y_batches),
+        )
 
     def _round_with_arb(
         self,
         center: np.ndarray,
-        radius_index: tuple[int, int],
-        pair_index: tuple[int, int],
+        radius_position: "_ProposalPosition",
+        direction_position: "_ProposalPosition",
         grid: int,
     ) -> list[int]:
         """Return one rounded draw; bits are added until its rounding is certain.
+
+        Called for the few draws that float balls do not decide.
 
         Parameters
         ----------
         center : array of shape (3,)
             The vector along which the footpoint lies.
-        radius_index, pair_index : (int, int)
-            The batch, and the proposal in it.
+        radius_position, direction_position : _ProposalPosition
+            Where the radius and the direction of this draw stand.
         grid : int
             The grid is 2^-grid.
 
@@ -445,31 +465,35 @@ class _Noise:
         list of int
             The three coordinates in units of 2^-grid.
         """
-        radius_batch, radius_proposal = radius_index
-        pair_batch, pair_proposal = pair_index
-        radii = self.radii[radius_batch].proposals
-        directions = self.directions[pair_batch].proposals
+        radii = self.radii[radius_position.batch].proposals
+        directions = self.directions[direction_position.batch].proposals
         exact_center = [arb(entry) for entry in center.tolist()]
         frame_sign = float(_frame_sign(center[0]))
 
         def evaluate(bits: int) -> list[int] | None:
             """Return the three integers; None if one is not certain yet."""
-            r = radii.ball(radius_proposal, bits)
+            r = radii.ball(radius_position.place, bits)
             sin, cos = r.sin_cos()
-            x, y = directions.balls(pair_proposal, bits)
+            x, y = directions.balls(direction_position.place, bits)
             point = _point_in_polar_coordinates(
                 exact_center, frame_sign, _SinCos(sin, cos), x, y
             )
 
-            coordinates = [round_arb(coordinate, grid) for coordinate in point]
-            certain = [integer for integer in coordinates if integer is not None]
-            return certain if len(certain) == len(coordinates) else None
+            integers = []
+            for coordinate in point:
+                integer = round_arb(coordinate, grid)
+                if integer is None:
+                    return None
+                integers.append(integer)
+            return integers
 
         return decide(evaluate, first_precision(grid))
 
 
 def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     """Draw the radii and directions of a block by rejection sampling.
+
+    Called once for each block of centers.
 
     Both are drawn before any center is looked at, so how long it takes does not depend
     on the data. Radii are proposed from an envelope, and directions from pairs (x, y)
@@ -489,31 +513,66 @@ def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     _Noise
         `count` accepted radii and directions.
     """
-    # Batches of radii, until there are enough accepted ones.
-    radii: list[_RadiusBatch] = []
-    n_missing = count
-    # The part of proposals that the sphere accepts is (1 + e^{−π/σ})/(1 + σ²).
+    radii = _draw_radii(count, scale, source)
+    return _Noise(radii, _draw_directions(count, source))
+
+
+def _draw_radii(count: int, scale: float, source: Source) -> list[_RadiusBatch]:
+    """Draw batches of radii until `count` of them are accepted.
+
+    Parameters
+    ----------
+    count : int
+        The number of accepted radii.
+    scale : float
+        The scale σ of the law.
+    source : Source
+        The random bits.
+
+    Returns
+    -------
+    list of _RadiusBatch
+        The batches; one is usually enough.
+    """
+    # The sphere accepts this part of the proposals, which are radii of the plane.
     acceptance = (1 + math.exp(-math.pi / scale)) / (1 + scale**2)
+    batches: list[_RadiusBatch] = []
+    n_missing = count
     while n_missing > 0:
-        # Somewhat more than the expected number, so that one batch is usually enough.
         n_proposals = math.ceil(n_missing / acceptance * _SPARE_RADII) + _SPARE_TRIALS
         proposals = _Radii(LazyUniforms(source, 3 * n_proposals), scale)
         with np.errstate(all="ignore"):
             floats = proposals.floats()
             indices = proposals.accepted_indices(floats)[:n_missing]
-        radii.append(_RadiusBatch(proposals, indices, floats))
+        batches.append(_RadiusBatch(proposals, indices, floats))
         n_missing -= len(indices)
+    return batches
 
-    # Batches of directions.
-    directions: list[_DirectionBatch] = []
+
+def _draw_directions(count: int, source: Source) -> list[_DirectionBatch]:
+    """Draw batches of points of the square until `count` of them lie in the disk.
+
+    Parameters
+    ----------
+    count : int
+        The number of accepted points.
+    source : Source
+        The random bits.
+
+    Returns
+    -------
+    list of _DirectionBatch
+        The batches; one is usually enough.
+    """
+    batches: list[_DirectionBatch] = []
     n_missing = count
     while n_missing > 0:
-        n_pairs = math.ceil(n_missing * _PAIRS_PER_DIRECTION) + _SPARE_TRIALS
-        pairs = _Directions(LazyUniforms(source, 2 * n_pairs))
-        indices = pairs.accepted_indices()[:n_missing]
-        directions.append(_DirectionBatch(pairs, indices))
+        n_points = math.ceil(n_missing * _PAIRS_PER_DIRECTION) + _SPARE_TRIALS
+        proposals = _Directions(LazyUniforms(source, 2 * n_points))
+        indices = proposals.accepted_indices()[:n_missing]
+        batches.append(_DirectionBatch(proposals, indices))
         n_missing -= len(indices)
-    return _Noise(radii, directions)
+    return batches
 
 
 class _SinCos(NamedTuple):
@@ -554,7 +613,7 @@ def _sin_cos(r: FloatBall) -> _SinCos:
     square = y * y
     sine_series = FloatBall(np.zeros_like(y.mid))
     cosine_series = FloatBall(np.zeros_like(y.mid))
-    for k in reversed(range(_TERMS)):
+    for k in reversed(range(_SERIES_TERMS)):
         sine_series = sine_series * square + _reciprocal_factorial(2 * k + 1)
         cosine_series = cosine_series * square + _reciprocal_factorial(2 * k)
     # The remainders of the docstring: 2^-70 of sin y/y, and 2^-60 of cos y.
@@ -589,7 +648,7 @@ def _reciprocal_factorial(k: int) -> FloatBall:
 def _add_remainder(
     ball: FloatBall, remainder: float, is_valid: np.ndarray
 ) -> FloatBall:
-    """Return a series with its remainder; without bounds where it is not valid.
+    """Return a series with its remainder; a ball without bounds where it is not valid.
 
     Parameters
     ----------
@@ -669,6 +728,8 @@ def _point_in_polar_coordinates(
 def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
     """Return the sign of the reflection that takes the frame at e₁ to a center.
 
+    The sign is chosen so that no digits cancel in `_point_in_polar_coordinates`.
+
     Parameters
     ----------
     first_entry : array
@@ -684,6 +745,8 @@ def _frame_sign(first_entry: np.ndarray) -> np.ndarray:
 
 def _join(batches: list[FloatBall]) -> FloatBall:
     """Concatenate the balls of all batches.
+
+    Used to compute all draws of a block by one call.
 
     Parameters
     ----------
@@ -701,19 +764,30 @@ def _join(batches: list[FloatBall]) -> FloatBall:
     )
 
 
-def _batch_positions(batches: list[np.ndarray]) -> Iterator[tuple[int, int]]:
-    """Yield where each accepted proposal stands, in the order of the draws.
+class _ProposalPosition(NamedTuple):
+    """Where an accepted proposal stands: the number of its batch, its place there."""
+
+    batch: int
+    place: int
+
+
+def _proposal_positions(
+    batches: Sequence[_RadiusBatch | _DirectionBatch],
+) -> Iterator[_ProposalPosition]:
+    """Yield the positions of all accepted proposals, in the order of the draws.
+
+    Used to find the lazy numbers of a draw that float balls do not decide.
 
     Parameters
     ----------
-    batches : list of arrays of int
-        For each batch the indices of its accepted proposals.
+    batches : list of _RadiusBatch or _DirectionBatch
+        The batches, with the indices of their accepted proposals.
 
     Yields
     ------
-    (int, int)
-        The number of the batch, and the index of a proposal in it.
+    _ProposalPosition
+        The number of the batch, and the place of a proposal in it.
     """
-    for number, indices in enumerate(batches):
-        for index in indices.tolist():
-            yield number, index
+    for number, batch in enumerate(batches):
+        for index in batch.indices.tolist():
+            yield _ProposalPosition(number, index)

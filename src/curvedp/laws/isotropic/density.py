@@ -44,9 +44,9 @@ _LARGEST_SHIFT = 1e8
 # `RadialDensity.practical_radius` is where the density has fallen by 2^-40.
 _PRACTICAL_LOG_DROP = 40 * math.log(2.0)
 
-
 # Bisections of the radius at which the density has dropped: more than its 53 bits.
 _DROP_BISECTIONS = 80
+
 # Bisections of the radius of the peak; it may be many orders of magnitude below the
 # scale.
 _PEAK_BISECTIONS = 200
@@ -168,12 +168,10 @@ class TabulatedDensity:
         # The panel of each radius, and the masses on both sides of it.
         panel = np.searchsorted(self._edges, radii, side="right") - 1
         panel = np.clip(panel, 0, self._edges.size - 2)
-        mass_below = self._mass_below[panel] + self._integrals(
-            self._edges[panel], radii
-        )
-        mass_above = self._mass_above[panel + 1] + self._integrals(
-            radii, self._edges[panel + 1]
-        )
+        left_edge = self._edges[panel]
+        right_edge = self._edges[panel + 1]
+        mass_below = self._mass_below[panel] + self._integrals(left_edge, radii)
+        mass_above = self._mass_above[panel + 1] + self._integrals(radii, right_edge)
         smaller = np.minimum(mass_below, mass_above) / (mass_below + mass_above)
         return np.where(mass_below <= mass_above, smaller, 1.0 - smaller)
 
@@ -226,9 +224,8 @@ class TabulatedDensity:
         array
             The edges, from the first to the last radius of the table.
         """
-        log_drops = (
-            _MAX_LOG_DROP * (np.arange(_PANELS_PER_SIDE + 1) / _PANELS_PER_SIDE) ** 2
-        )
+        fractions = np.arange(_PANELS_PER_SIDE + 1) / _PANELS_PER_SIDE
+        log_drops = _MAX_LOG_DROP * fractions**2
         if self._peak > 0.0:
             left_edges = self._radii_at_log_drops_toward(0.0, log_drops)[::-1]
         else:
@@ -238,6 +235,9 @@ class TabulatedDensity:
 
     def _radii_at_log_drops_toward(self, end: float, log_drops: Floats) -> Floats:
         """Return the radii at which the density has fallen from its peak by factors.
+
+        Used to place the panels of the quadrature, and to find where the density is
+        negligible.
 
         They are found by bisection on one side of the peak.
 
@@ -278,6 +278,8 @@ class TabulatedDensity:
 
     def _log_density_below_peak(self, r: Floats) -> Floats:
         """Return log(density at r/largest density), which is at most 0.
+
+        Used in place of the log-density, because its exponential cannot overflow.
 
         Parameters
         ----------
@@ -411,12 +413,12 @@ class RadialDensity:
 
     @property
     def _log_constant(self) -> float:
-        """The constant that `_log_density` leaves out of log(weight(r)·∏ sn_κ(r)^n).
+        """The difference of log(weight(r)·∏ sn_κ(r)^n) and `_log_density`, a constant.
 
-        It is h²σ²/2 for a Gaussian law (0 for Laplace) less Σ n·log(2√−κ) over the
-        negative curvatures κ with multiplicities n; h = Σ n·√−κ is the growth rate of
-        the volume and σ the scale. Without it the log-density can neither over- nor
-        underflow.
+        `_log_density` leaves it out, so that it can neither over- nor underflow;
+        `log_normalizer` adds it again. It is h²σ²/2 for a Gaussian law (0 for Laplace)
+        minus Σ n·log(2√−κ) over the negative curvatures κ with multiplicities n. Here
+        h = Σ n·√−κ is the growth rate of the volume and σ the scale.
 
         sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
         """
@@ -430,7 +432,7 @@ class RadialDensity:
         return completed_square - log_denominators
 
     def _log_density(self, r: Floats) -> Floats:
-        """Return log(weight(r)·∏ sn_κ(r)^n) less the constant `_log_constant`.
+        """Return log(weight(r)·∏ sn_κ(r)^n) minus the constant `_log_constant`.
 
         This is the log-density of the radius, up to a constant. The product runs over
         the curvatures κ with multiplicities n. The function sn_κ(r) is sin(√κ·r)/√κ for
@@ -466,10 +468,10 @@ class RadialDensity:
             decay = float(1 - Fraction(growth_rate) * Fraction(sigma)) / sigma
             log_density = -decay * r
 
-        # Add log sn_κ(r)^n, less what was merged or is left to `_log_constant`.
+        # Add log sn_κ(r)^n, without what was merged or is left to `_log_constant`.
         for kappa, count in self.space.jacobi_spectrum:
             root = math.sqrt(abs(kappa))
-            if kappa < 0:  # less √−κ·r and −log(2√−κ), see above
+            if kappa < 0:  # without √−κ·r and −log(2√−κ), see above
                 log_sn = np.log(-np.expm1(-2 * root * r))
             elif kappa > 0:
                 log_sn = np.log(np.sin(root * r) / root)
@@ -523,6 +525,9 @@ class RadialDensity:
 
     def _density_rises_at(self, r: float) -> bool:
         """Return whether the density weight(r)·∏ sn_κ(r)^n rises at the radius r.
+
+        Called by `_peak`, which bisects between a radius where it rises and one where
+        it falls.
 
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.

@@ -35,7 +35,6 @@ _TOUCH_POINTS_PER_SIDE = 24
 # positive log-ratio is therefore a mathematical error, never one of rounding.
 _LOG_ENVELOPE_MARGIN = 2.0**-30
 
-
 # x/tan x and x/tanh x are 1 in floats below this x; at x = 0 they would be 0/0.
 _SMALLEST_ANGLE = 1e-150
 
@@ -79,29 +78,20 @@ class TangentEnvelope:
         width : float
             Any positive length; the search for touch points starts with it.
         """
-        # The tangents touch g at 0 and at points on both sides of it. Their minimum is
-        # the log-envelope: one straight segment for each tangent, from one crossing of
-        # neighboring tangents to the next.
+        # The minimum of the tangents is the log-envelope: one straight segment for each
+        # tangent, from one crossing of neighboring tangents to the next.
         self._log_density = log_density
-        ends = (min(low, 0.0), max(high, 0.0))
-        touch_points_of_sides = [
-            _touch_points(log_density, end, width) for end in ends if end
-        ]
-        knots = np.unique(np.concatenate([np.zeros(1), *touch_points_of_sides]))
-
+        knots = _knots(log_density, low, high, width)
         heights = log_density(knots)
         slopes = slope(knots)
         crossings = _tangent_crossings(knots, heights, slopes)
         segment_ends = np.concatenate([[low], crossings, [high]])
 
-        # Each segment decays from its higher end at the rate |slope|. A level segment
-        # gets the rate 2^-60/length, which changes its density by less than a rounding
-        # error, so that divisions by the rate need no special case.
+        # Each segment decays from its higher end.
         lengths = np.diff(segment_ends)
+        rates = _decay_rates(slopes, lengths)
         is_rising = slopes > 0.0
         self._higher_end = np.where(is_rising, segment_ends[1:], segment_ends[:-1])
-        smallest_rate = np.where(np.isinf(lengths), 0.0, 2.0**-60 / lengths)
-        rates = np.maximum(np.abs(slopes), smallest_rate)
 
         # With a uniform number u, the point of a segment below which (seen from its
         # higher end) the fraction u of its mass lies is
@@ -146,11 +136,13 @@ class TangentEnvelope:
     ) -> NDArray[np.intp]:
         """Write a proposal to each position and return the positions to draw again.
 
+        Called by `draw` until no position is left.
+
         A segment of the envelope is chosen in proportion to its mass, and a point in it
         by inverting the distribution function of its exponential density. The point t
         is accepted with probability f(t)/envelope(t).
 
-        The log-ratio must not be positive, which every proposal is checked for.
+        Every proposal is checked: log(f/envelope) must not be positive.
         tests/laws/isotropic/test_envelope.py checks that envelopes lie above their
         targets.
 
@@ -168,7 +160,7 @@ class TangentEnvelope:
         array of int
             The positions whose proposal was rejected.
         """
-        # A uniform mass below the proposal tells the segment.
+        # The segment follows from the mass below the proposal, which is uniform.
         size = draws.size if positions is None else positions.size
         masses_below = rng.random(size) * self._cumulative_mass[-1]
         segment = np.searchsorted(
@@ -199,6 +191,52 @@ class TangentEnvelope:
         return np.asarray(positions[rejected])
 
 
+def _knots(log_density: Function, low: float, high: float, width: float) -> Floats:
+    """Return the points where tangents of g touch: 0, and points on both sides of it.
+
+    Called once, when an envelope is made.
+
+    Parameters
+    ----------
+    log_density : callable
+        The concave function g with g(0) = 0.
+    low, high : float
+        The ends of the support; they may be infinite.
+    width : float
+        Any positive length; the search for the points starts with it.
+
+    Returns
+    -------
+    array
+        The points, in increasing order.
+    """
+    points = [np.zeros(1)]
+    for end in (min(low, 0.0), max(high, 0.0)):
+        if end != 0:
+            points.append(_touch_points(log_density, end, width))
+    return np.unique(np.concatenate(points))
+
+
+def _decay_rates(slopes: Floats, lengths: Floats) -> Floats:
+    """Return the rates |slope| at which the segments of an envelope decay; none is 0.
+
+    A level segment has the rate 2^-60/length instead. This changes its density by less
+    than a rounding error, and divisions by the rate need no special case.
+
+    Parameters
+    ----------
+    slopes, lengths : arrays of shape (n,)
+        The slope and the length of each segment; a length may be infinite.
+
+    Returns
+    -------
+    array of shape (n,)
+        Positive rates.
+    """
+    smallest_rate = np.where(np.isinf(lengths), 0.0, 2.0**-60 / lengths)
+    return np.maximum(np.abs(slopes), smallest_rate)
+
+
 def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
     """Raise `EnvelopeViolation` if a density f exceeds its envelope at a proposal.
 
@@ -221,11 +259,11 @@ def _check_below_envelope(log_ratios: Floats, proposals: Floats) -> None:
 
 
 def _touch_points(log_density: Function, end: float, width: float) -> Floats:
-    """Return 24 points at which tangents of a concave function g should touch.
+    """Return 24 points between 0 and `end` at which tangents of g should touch.
 
-    They lie between 0 and `end`, where g = −12·(j/24)² for j = 1, …, 24. Under a
-    Gaussian the points are evenly spaced. If g does not fall to −12 before `end`, its
-    value there takes the place of −12.
+    There g is −12·(j/24)² for j = 1, …, 24; for a Gaussian these points are evenly
+    spaced. If g does not fall to −12 before `end`, its value there takes the place of
+    −12.
 
     Parameters
     ----------
@@ -243,19 +281,17 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
     """
     with np.errstate(divide="ignore"):
         # Step outward, twice as far each time, until g has fallen to −12.
-        while (
-            width < abs(end)
-            and log_density(np.array([math.copysign(width, end)]))[0] > -_MAX_LOG_DROP
-        ):
+        while width < abs(end):
+            point = np.array([math.copysign(width, end)])
+            if not log_density(point)[0] > -_MAX_LOG_DROP:
+                break
             width *= 2.0
         end = math.copysign(min(width, abs(end)), end)
 
         # Choose the values of g at which the tangents touch.
         largest_drop = min(_MAX_LOG_DROP, -float(log_density(np.array([end]))[0]))
-        levels = (
-            -largest_drop
-            * (np.arange(1, _TOUCH_POINTS_PER_SIDE + 1) / _TOUCH_POINTS_PER_SIDE) ** 2
-        )
+        numbers = np.arange(1, _TOUCH_POINTS_PER_SIDE + 1)
+        levels = -largest_drop * (numbers / _TOUCH_POINTS_PER_SIDE) ** 2
 
         # Bisection for all levels at once, between 0 and that end.
         inner = np.zeros(_TOUCH_POINTS_PER_SIDE)
@@ -270,6 +306,8 @@ def _touch_points(log_density: Function, end: float, width: float) -> Floats:
 
 def _tangent_crossings(knots: Floats, heights: Floats, slopes: Floats) -> Floats:
     """Return where the tangents at neighboring knots cross.
+
+    The envelope changes from one tangent to the next at these points.
 
     If two tangents are too parallel for the crossing to be found, the middle of the two
     knots is returned: every cut between them gives a valid envelope.
@@ -349,6 +387,9 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
 
 def _relative_growth_of_sn(kappa: float, r: float) -> float:
     """Return r·sn_κ′(r)/sn_κ(r), the relative growth of sn_κ per relative growth of r.
+
+    Called by `radial_mode`, which looks for the radius at which the density stops
+    growing.
 
     The function sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ
     for κ < 0. So with the angle a = √|κ|·r the result is a/tan a, 1 or a/tanh a. It
@@ -441,7 +482,7 @@ def radius_sampler(
     mode = radial_mode(kind, space, scale)
 
     def log_density(t: Floats) -> Floats:
-        """Return g(t), the log-density at r = m + t less that at the mode m."""
+        """Return g(t), the log-density at r = m + t minus that at the mode m."""
         if kind == "gaussian":
             value = (t / sigma) * (t / sigma + 2.0 * mode / sigma) / -2.0
         else:

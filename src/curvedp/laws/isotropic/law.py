@@ -187,6 +187,9 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
     def _draw_flat(self, rng: np.random.Generator, count: int) -> Floats:
         """Return `count` draws about 0 in ℝ^d.
 
+        Called by `draw` on flat spaces, where the points are the center plus these
+        vectors.
+
         The Gaussian has independent coordinates. The length of the Laplace law has the
         density ∝ r^{d−1}e^{−r/σ}, the Gamma law of shape d.
 
@@ -219,9 +222,9 @@ def polar_point(
 ) -> Floats:
     """Return the points exp(center, r·u) at given distances in uniform directions u.
 
-    Where an isometry from the origin to the center is known in closed form, the polar
-    point about the origin is carried by it, which is faster. The directions then refer
-    to another frame at the center, which does not matter because they are uniform.
+    If an isometry from the origin to the center is known in closed form, it is applied
+    to the point about the origin, which is faster. The directions then refer to another
+    frame at the center, which does not matter because they are uniform.
 
     Parameters
     ----------
@@ -252,9 +255,9 @@ def _polar_point_by_isometry(
 ) -> Floats | None:
     """Return exp(center, r·u) for uniform directions u by an isometry, or None.
 
-    The polar point (cs r, sn r·u) about the origin is carried to the center by an
-    isometry, where cs and sn are cos and sin on spheres, cosh and sinh on hyperbolic
-    spaces. None is returned where no isometry is known in closed form, or where it
+    The isometry takes the origin to the center, and the point (cs r, sn r·u) about the
+    origin to the result. Here cs and sn are cos and sin on spheres, and cosh and sinh on
+    hyperbolic spaces. None is returned if no isometry is known in closed form, or if it
     would lose digits.
 
     Parameters
@@ -277,7 +280,9 @@ def _polar_point_by_isometry(
 
 
 @_polar_point_by_isometry.register
-def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
+def _polar_point_of_sphere(
+    manifold: Sphere, center: Floats, u: Floats, r: Floats
+) -> Floats:
     """Return polar points on a sphere: reflect it so that e₁ goes to the center.
 
     Parameters
@@ -300,7 +305,9 @@ def _(manifold: Sphere, center: Floats, u: Floats, r: Floats) -> Floats:
 
 
 @_polar_point_by_isometry.register
-def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | None:
+def _polar_point_of_lines(
+    manifold: Grassmann, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
     """Return polar points on a space of lines: a line is a unit vector up to its sign.
 
     Parameters
@@ -325,7 +332,9 @@ def _(manifold: Grassmann, center: Floats, u: Floats, r: Floats) -> Floats | Non
 
 
 @_polar_point_by_isometry.register
-def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
+def _polar_point_of_lorentz(
+    manifold: Lorentz, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
     """Return polar points on the hyperboloid: boost its origin to the center.
 
     Parameters
@@ -351,11 +360,12 @@ def _(manifold: Lorentz, center: Floats, u: Floats, r: Floats) -> Floats | None:
 
 
 @_polar_point_by_isometry.register
-def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | None:
-    """Return points at given directions and distances from centers.
+def _polar_point_of_ball(
+    manifold: PoincareBall, center: Floats, u: Floats, r: Floats
+) -> Floats | None:
+    """Return polar points in the ball model, computed on the hyperboloid.
 
-    They are computed on the hyperboloid, of which the ball is the view from (−1, 0): a
-    point (y₀, y) is seen at x = y/(1 + y₀).
+    A point (y₀, y) of the hyperboloid is the point x = y/(1 + y₀) of the ball.
 
     Parameters
     ----------
@@ -388,6 +398,8 @@ def _(manifold: PoincareBall, center: Floats, u: Floats, r: Floats) -> Floats | 
 def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
     """Return the point of the sphere at distance r from p, in the direction u.
 
+    Used for spheres and for lines, which are unit vectors up to their sign.
+
     It is the image of y = (cos r, sin r·u), the point about e₁, under an isometry that
     takes e₁ to p. The reflection y − 2·(y·w)/|w|²·w along w = e₁ + sign·p takes e₁ to
     −sign·p, where sign = ±1 is the sign of p₁. So |w|² = 2(1 + |p₁|) stays away from 0.
@@ -406,14 +418,19 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
     array, shape (n, d + 1)
         The points.
     """
+    # The point about e₁.
     y = np.empty((len(u), u.shape[1] + 1))
-    np.cos(r, out=y[:, 0])
+    y[:, 0] = np.cos(r)
     np.multiply(u, np.sin(r)[:, None], out=y[:, 1:])
 
-    sign = np.where(p[..., :1] < 0.0, -1.0, 1.0)
-    reflection_axis = sign * p
-    reflection_axis[..., 0] += 1.0
-    y -= _row_dot(y, reflection_axis) / (1.0 + np.abs(p[..., :1])) * reflection_axis
+    # Its reflection along w. The factor is 2·(y·w)/|w|².
+    p_1 = p[..., :1]
+    sign = np.where(p_1 < 0.0, -1.0, 1.0)
+    w = sign * p
+    w[..., 0] += 1.0
+    factor = _row_dot(y, w) / (1.0 + np.abs(p_1))
+    y -= factor * w
+
     # The reflection has taken e₁ to −sign·p.
     y *= -sign
     return y
@@ -421,6 +438,8 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
 
 def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     """Return the point at distance r and direction u about p on the hyperboloid.
+
+    Used for both models of hyperbolic space, the hyperboloid and the ball.
 
     It is the image of (cosh r, sinh r·u), the point about the origin, under the boost
     that takes the origin to p = (p₀, p⃗). With v = sinh r·u, the space coordinates of
@@ -441,20 +460,24 @@ def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     array, shape (n, d + 1)
         The points.
     """
+    p_time = p[..., :1]
     p_space = p[..., 1:]
     y = np.empty((len(u), u.shape[1] + 1))
-    y_space = y[:, 1:]
+    y_space = y[:, 1:]  # a view: what is written to it is written to y
     np.multiply(u, np.sinh(r)[:, None], out=y_space)
 
     # Apply the boost to the space coordinates; the time coordinate follows.
-    along_p = _row_dot(y_space, p_space) / (1.0 + p[..., :1])
+    along_p = _row_dot(y_space, p_space) / (1.0 + p_time)
     y_space += (np.cosh(r)[:, None] + along_p) * p_space
-    np.sqrt(1.0 + np.einsum("ij,ij->i", y_space, y_space), out=y[:, 0])
+    squared_norm = np.einsum("ij,ij->i", y_space, y_space)
+    y[:, 0] = np.sqrt(1.0 + squared_norm)
     return y
 
 
 def _row_dot(y: Floats, w: Floats) -> Floats:
     """Return the dot products of rows, as a column.
+
+    Used with one center for all draws, or with one center for each.
 
     Parameters
     ----------

@@ -39,6 +39,7 @@ _PROPOSALS_PER_BATCH = 1 << 17
 # The cost of a proposal that is dropped before g is evaluated, in evaluations of g. It
 # only steers the work.
 _COST_OF_THINNED_PROPOSAL = 1 / 64
+
 # Proposals of a batch, beyond the expected number that is needed, and the fewest
 # evaluations of one refinement. Only the speed depends on them.
 _SPARE_FRACTION = 1.1
@@ -152,6 +153,13 @@ class ParentBounds(NamedTuple):
         return ParentBounds(*(column[rows] for column in self))
 
 
+class _NormRanges(NamedTuple):
+    """Between which norms each block of a cell's points lies; shape (N, n_blocks)."""
+
+    smallest: Floats
+    largest: Floats
+
+
 class LipschitzRejectionSampler:
     """Rejection sampler of the target exp(−g/scale)·J for a Lipschitz function g.
 
@@ -217,9 +225,9 @@ class LipschitzRejectionSampler:
         self.build_evaluations = 0
         self.trial_evaluations = 0
 
-        whole_domain_center = np.zeros((1, len(self._radii), self._block_dim))
-        whole_domain_half = self._radii[None, :].copy()
-        self._cells = self._measure_cells(whole_domain_center, whole_domain_half, None)
+        center = np.zeros((1, len(self._radii), self._block_dim))
+        half_edges = self._radii[None, :].copy()
+        self._cells = self._measure_cells(center, half_edges, None)
 
     def draw(self, count: int) -> Floats:
         """Return independent coordinates of points that follow the target.
@@ -241,10 +249,9 @@ class LipschitzRejectionSampler:
         while missing > 0:
             # Refine as long as fewer evaluations went into cells than into proposals.
             expected_trials = missing / self._predicted_yield()
-            pays_off = (
-                max(expected_trials, self.trial_evaluations) > self.build_evaluations
-            )
-            if pays_off and self._cells.n_cells < _MAX_CELLS and self._refine():
+            n_trials = max(expected_trials, self.trial_evaluations)
+            may_refine = self._cells.n_cells < _MAX_CELLS
+            if may_refine and n_trials > self.build_evaluations and self._refine():
                 continue
 
             # Small batches let the next refinement come soon; large ones are cheaper.
@@ -262,6 +269,8 @@ class LipschitzRejectionSampler:
     def _predicted_yield(self) -> float:
         """Return about how many draws one evaluation of the function g gives.
 
+        Called by `draw` to decide whether splitting cells saves work.
+
         The prediction steers the work; the law of the draws does not depend on it.
 
         Returns
@@ -277,8 +286,8 @@ class LipschitzRejectionSampler:
     def _refine(self) -> bool:
         """Split the cells whose bound is loosest; return whether there were any.
 
-        The cells in `self._cells` are replaced. It is called between batches of
-        proposals, as long as that saves more evaluations of g than it costs.
+        Called by `draw` between batches of proposals, as long as splitting saves more
+        evaluations of g than it costs. Replaces `self._cells`.
 
         Returns
         -------
@@ -291,30 +300,24 @@ class LipschitzRejectionSampler:
 
         # Measure the children, which inherit the bounds of their parents.
         cells = self._cells
-        n_children = len(self._corners)
-        center, half = self._children_of(split_cells)
-        inherited = (
-            cells.evaluation_point,
-            cells.value,
-            cells.lipschitz,
-            cells.lower,
-        )
+        center, half_edges = self._children_of(split_cells)
+        parent_of_child = np.repeat(split_cells, len(self._corners))
         parents = ParentBounds(
-            *(
-                np.repeat(column[split_cells], n_children, axis=0)
-                for column in inherited
-            )
+            evaluation_point=cells.evaluation_point[parent_of_child],
+            value=cells.value[parent_of_child],
+            lipschitz=cells.lipschitz[parent_of_child],
+            lower=cells.lower[parent_of_child],
         )
-        children = self._measure_cells(center, half, parents)
+        children = self._measure_cells(center, half_edges, parents)
 
-        # Put them in the place of their parents.
+        # Replace the parents by their children.
         is_unchanged = np.ones(cells.n_cells, dtype=bool)
         is_unchanged[split_cells] = False
         self._cells = cells.take(is_unchanged).joined_with(children)
         return True
 
     def _children_of(self, split_cells: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the cells into which some cells are split, 2^k for each of them.
+        """Split some cells into 2^k children each, and return the children.
 
         A cell is halved in all k coordinates of one block: the block whose Lipschitz
         constant times half edge is largest, because it loosens the bound most.
@@ -328,34 +331,34 @@ class LipschitzRejectionSampler:
         -------
         center : array, shape (n·2^k, n_blocks, k)
             The centers of the children, one parent after the other.
-        half : array, shape (n·2^k, n_blocks)
+        half_edges : array, shape (n·2^k, n_blocks)
             Half the edge of each block's cube.
         """
         # Halve the block of each cell that loosens its bound most.
-        cells = self._cells
-        parent_index = np.arange(len(split_cells))
+        parents = self._cells.take(split_cells)
+        parent_index = np.arange(parents.n_cells)
+        block = np.argmax(parents.lipschitz * parents.half_edges, axis=1)
+        half_edges = parents.half_edges.copy()
+        half_edges[parent_index, block] /= 2
+
+        # One row for each child: the center of its parent, moved in the halved block to
+        # one corner of the cube of half the size.
         n_children = len(self._corners)
-        loosening = cells.lipschitz[split_cells] * cells.half_edges[split_cells]
-        block = np.argmax(loosening, axis=1)
-        half = cells.half_edges[split_cells]
-        half[parent_index, block] /= 2
-
-        # The children's centers, shape (n, n_children, n_blocks, k): each parent's
-        # center, moved in the halved block to one corner of the cube of half the size.
-        center = np.repeat(cells.center[split_cells][:, None], n_children, axis=1)
-        step = half[parent_index, block][:, None, None] * self._corners
-        child_index = np.arange(n_children)
-        center[parent_index[:, None], child_index, block[:, None]] += step
-
-        # One row for each child.
-        center = center.reshape(len(split_cells) * n_children, *center.shape[2:])
-        return center, np.repeat(half, n_children, axis=0)
+        center = np.repeat(parents.center, n_children, axis=0)
+        child_index = np.arange(len(center))
+        child_half_edge = np.repeat(half_edges[parent_index, block], n_children)
+        corner = np.tile(self._corners, (parents.n_cells, 1))
+        child_block = np.repeat(block, n_children)
+        center[child_index, child_block] += child_half_edge[:, None] * corner
+        return center, np.repeat(half_edges, n_children, axis=0)
 
     def _cells_to_split(self) -> NDArray[np.intp]:
         """Return the indices of the cells with the most envelope mass above the target.
 
-        So many cells are returned that evaluating g in their children adds about a
-        quarter to the evaluations spent on cells so far, within fixed limits.
+        Called by `_refine`.
+
+        Evaluating g in the children of these cells adds about a quarter to the
+        evaluations spent on cells so far, within fixed limits.
 
         Returns
         -------
@@ -367,15 +370,15 @@ class LipschitzRejectionSampler:
         relative_cost = np.exp(cells.log_cost - cells.log_cost.max())
         excess = relative_cost * -np.expm1(-cells.log_variation)
 
-        # A quarter of the evaluations so far, within limits, goes to the next
-        # refinement: so many cells that their children need that number.
+        # The number of evaluations that the next refinement may cost, and the number of
+        # cells whose children need that many.
         n_evaluations = min(
             max(_FEWEST_NEW_EVALUATIONS, self.build_evaluations // 4),
             _EVALUATIONS_PER_BATCH * 4,
         )
-        n_cells = n_evaluations // len(self._corners) + 1
-        largest = np.argpartition(-excess, min(n_cells, len(excess)) - 1)[:n_cells]
-        return np.asarray(largest[excess[largest] > 0])
+        n_cells = min(n_evaluations // len(self._corners) + 1, len(excess))
+        loosest = np.argpartition(-excess, n_cells - 1)[:n_cells]
+        return np.asarray(loosest[excess[loosest] > 0])
 
     def _measure_cells(
         self, center: Floats, half_edges: Floats, parents: ParentBounds | None
@@ -415,48 +418,34 @@ class LipschitzRejectionSampler:
             If g differs from its value in the parent cell by more than its constant
             allows.
         """
-        # In each cell the norm of each block lies between its smallest and its largest
-        # norm. Cells that do not meet the domain are left out.
-        domain = self._domain
-        smallest_entries = np.maximum(np.abs(center) - half_edges[:, :, None], 0.0)
-        smallest_norm = np.linalg.norm(smallest_entries, axis=2)
-
+        # Cells that do not meet the domain are left out.
+        smallest_norm = _smallest_block_norms(center, half_edges)
         meets_domain = np.all(smallest_norm <= self._radii, axis=1)
         center = center[meets_domain]
         half_edges = half_edges[meets_domain]
-        smallest_norm = smallest_norm[meets_domain]
-        largest_norm = np.linalg.norm(np.abs(center) + half_edges[:, :, None], axis=2)
-        largest_norm = np.minimum(largest_norm, self._radii)
+        norms = self._norm_ranges(smallest_norm[meets_domain], center, half_edges)
+        if parents is not None:
+            parents = parents.take(meets_domain)
 
-        # One evaluation of g in each cell.
+        # One evaluation of g in each cell gives a lower bound over the cell.
         evaluation_point = self._nearest_in_domain(center)
         value = self._evaluate(evaluation_point)
         self.build_evaluations += len(value)
-
-        # A lower bound of g over the cell, from its value and its Lipschitz constants.
         half_diagonal = half_edges * math.sqrt(self._block_dim)
         lipschitz = self._lipschitz_constants(
-            evaluation_point, half_diagonal, largest_norm
+            evaluation_point, half_diagonal, norms.largest
         )
         variation = lipschitz * half_edges * math.sqrt(self._block_dim)  # L_b·half_b·√k
         lower = np.maximum(value - variation.sum(axis=1), 0.0)
-
-        # Check g against the bound of the parent cell.
         if parents is not None:
-            parents = parents.take(meets_domain)
-            distances = np.linalg.norm(
-                evaluation_point - parents.evaluation_point, axis=2
-            )
-            allowed = np.sum(parents.lipschitz * distances, axis=1)
-            self._check_bound(np.abs(value - parents.value), allowed, value)
             # A parent's bound holds in its children too.
+            self._check_against_parents(parents, evaluation_point, value)
             lower = np.maximum(lower, parents.lower)
 
         # The envelope: an upper bound of the target's density, times the cell's volume.
-        half_diagonal_of_first = half_edges[:, 0] * math.sqrt(self._block_dim)
-        curved_length = domain.curved_length(center) + half_diagonal_of_first
-        log_volume_bound = domain.log_volume_bound(
-            smallest_norm, largest_norm, curved_length
+        curved_length = self._domain.curved_length(center) + half_diagonal[:, 0]
+        log_volume_bound = self._domain.log_volume_bound(
+            norms.smallest, norms.largest, curved_length
         )
         log_upper_bound = log_volume_bound - lower / self._scale
         log_cell_volume = self._block_dim * np.log(2 * half_edges).sum(axis=1)
@@ -465,15 +454,9 @@ class LipschitzRejectionSampler:
         # Estimates that steer the refinement; the law of the draws does not depend on
         # them.
         log_variation = variation.sum(axis=1) / self._scale
-        log_thinned = self._thinning(
-            variation / self._scale, (value - lower) / self._scale
-        )
-        log_target = (
-            domain.log_volume(evaluation_point) - value / self._scale + log_cell_volume
-        )
-        log_cost_of_proposal = np.logaddexp(
-            log_thinned, math.log(_COST_OF_THINNED_PROPOSAL)
-        )
+        log_density = self._domain.log_volume(evaluation_point) - value / self._scale
+        log_target = log_density + log_cell_volume
+        log_cost_of_proposal = self._log_cost_of_proposal(variation, value - lower)
         return Cells(
             center=center,
             half_edges=half_edges,
@@ -486,6 +469,74 @@ class LipschitzRejectionSampler:
             log_cost=log_mass + log_cost_of_proposal,
             log_target=log_target - _FRACTION_OF_VARIATION * log_variation,
             log_variation=log_variation,
+        )
+
+    def _norm_ranges(
+        self, smallest_norm: Floats, center: Floats, half_edges: Floats
+    ) -> "_NormRanges":
+        """Return between which norms the points of each cell lie, inside the domain.
+
+        Parameters
+        ----------
+        smallest_norm : array of shape (N, n_blocks)
+            The result of `_smallest_block_norms`.
+        center : array of shape (N, n_blocks, k)
+            The centers of the cells.
+        half_edges : array of shape (N, n_blocks)
+            Half the edge of each block's cube.
+
+        Returns
+        -------
+        _NormRanges
+            The smallest and the largest norm of each block.
+        """
+        farthest_corner = np.abs(center) + half_edges[:, :, None]
+        largest_norm = np.linalg.norm(farthest_corner, axis=2)
+        return _NormRanges(smallest_norm, np.minimum(largest_norm, self._radii))
+
+    def _check_against_parents(
+        self, parents: ParentBounds, evaluation_point: Floats, value: Floats
+    ) -> None:
+        """Raise `EnvelopeViolation` if g changes faster than its constants allow.
+
+        Called after a split: a wrong Lipschitz constant would make draws follow another
+        law.
+
+        Parameters
+        ----------
+        parents : ParentBounds
+            Bounds of the cells that these were split from, and g there.
+        evaluation_point : array of shape (N, n_blocks, k)
+            Where g was evaluated in the new cells.
+        value : array of shape (N,)
+            g at these points.
+        """
+        moves = evaluation_point - parents.evaluation_point
+        distances = np.linalg.norm(moves, axis=2)
+        allowed_change = np.sum(parents.lipschitz * distances, axis=1)
+        self._check_bound(np.abs(value - parents.value), allowed_change, value)
+
+    def _log_cost_of_proposal(self, variation: Floats, drop: Floats) -> Floats:
+        """Return the logarithm of the work that one proposal to a cell causes.
+
+        The unit is one evaluation of g. A proposal costs an evaluation if thinning
+        leaves it, and little otherwise.
+
+        Parameters
+        ----------
+        variation : array of shape (N, n_blocks)
+            How much g can vary over each block of the cell.
+        drop : array of shape (N,)
+            How far the lower bound of g is below its value.
+
+        Returns
+        -------
+        array of shape (N,)
+            One number for each cell.
+        """
+        log_thinned = self._thinning(variation / self._scale, drop / self._scale)
+        return np.asarray(
+            np.logaddexp(log_thinned, math.log(_COST_OF_THINNED_PROPOSAL))
         )
 
     def _nearest_in_domain(self, center: Floats) -> Floats:
@@ -511,20 +562,20 @@ class LipschitzRejectionSampler:
         return np.asarray(center * shrink[:, :, None])
 
     def _lipschitz_constants(
-        self, at: Floats, half_diagonal: Floats, high: Floats
+        self, evaluation_point: Floats, half_diagonal: Floats, largest_norm: Floats
     ) -> Floats:
-        """Return Lipschitz constants of g in coordinates, shape (N, n_blocks).
+        """Return Lipschitz constants of g in coordinates, for each cell and block.
 
-        They are known with respect to distances on the manifold, and are converted to
-        distances of coordinates. There are N cells and k coordinates in each block.
+        The constants that the user gave hold for distances on the manifold, and are
+        converted.
 
         Parameters
         ----------
-        at : array of shape (N, n_blocks, k)
+        evaluation_point : array of shape (N, n_blocks, k)
             The point of each cell at which g was evaluated.
         half_diagonal : array of shape (N, n_blocks)
-            The constants hold up to this distance from `at`, which includes the cell.
-        high : array of shape (N, n_blocks)
+            The constants hold up to this distance from the point, and so in the cell.
+        largest_norm : array of shape (N, n_blocks)
             Upper bounds of the norms of the blocks.
 
         Returns
@@ -532,39 +583,32 @@ class LipschitzRejectionSampler:
         array, shape (N, n_blocks)
             The constants.
         """
-        # Constants on the manifold are converted to coordinates.
         domain = self._domain
         if isinstance(self._constants, tuple):
-            return domain.lipschitz(self._constants, high)
+            return domain.lipschitz(self._constants, largest_norm)
 
-        # How far each argument of g moves when the coordinates move by half a diagonal.
-        unit_constants = [tuple(row) for row in np.eye(len(self._radii))]
-        distances = np.stack(
-            [
-                np.sum(domain.lipschitz(unit, high) * half_diagonal, axis=1)
-                for unit in unit_constants
-            ],
-            axis=1,
-        )
+        # How far each argument of g moves when the coordinates move by half a diagonal:
+        # the argument itself is a function with the Lipschitz constant 1.
+        distances = []
+        for unit_constants in np.eye(len(self._radii)):
+            stretch = domain.lipschitz(tuple(unit_constants), largest_norm)
+            distances.append(np.sum(stretch * half_diagonal, axis=1))
+        argument_distances = np.stack(distances, axis=1)
 
-        # Ask for local constants in batches, and convert them.
-        batches = [
-            slice(i, i + _EVALUATIONS_PER_BATCH)
-            for i in range(0, len(at), _EVALUATIONS_PER_BATCH)
-        ]
-        bounds = [
-            self._constants(*domain.points(at[batch]), distances[batch])
-            for batch in batches
-        ]
-        constants = tuple(np.concatenate(block) for block in zip(*bounds, strict=True))
-        return domain.lipschitz(constants, high)
+        # Compute local constants in batches, and convert them.
+        batches = []
+        for start in range(0, len(evaluation_point), _EVALUATIONS_PER_BATCH):
+            batch = slice(start, start + _EVALUATIONS_PER_BATCH)
+            points = domain.points(evaluation_point[batch])
+            batches.append(self._constants(*points, argument_distances[batch]))
+        constants = tuple(np.concatenate(block) for block in zip(*batches, strict=True))
+        return domain.lipschitz(constants, largest_norm)
 
     def _propose(self, n_evaluations: int) -> Floats:
         """Evaluate g at thinned proposals and return the accepted ones.
 
-        Let s be the scale, J the volume of the coordinates, and bound(z) <= g(z) a
-        lower bound of g (`lower_bound` in the code). The proposals z have a density
-        ∝ exp(−bound(z)/s)·J (`_thinned_proposals`). Each is accepted with probability
+        The proposals z have a density ∝ exp(−bound(z)/s)·J, where s is the scale, J the
+        volume of the coordinates and bound(z) <= g(z). Each is accepted with probability
         exp(−(g(z) − bound(z))/s), so that accepted points have the density
         ∝ exp(−g/s)·J.
 
@@ -578,27 +622,9 @@ class LipschitzRejectionSampler:
         array, shape (n_accepted, n_blocks, k)
             Coordinates of the accepted proposals.
         """
-        # Collect proposals that are left after thinning, without evaluating g.
-        log_mass = self._cells.log_mass
-        cumulative_mass = np.cumsum(np.exp(log_mass - log_mass.max()))
-        point_batches: list[Floats] = []
-        bound_batches: list[Floats] = []
-
-        missing = n_evaluations
-        n_raw = n_evaluations
-        while missing > 0:
-            points, bounds = self._thinned_proposals(cumulative_mass, n_raw)
-            point_batches.append(points[:missing])
-            bound_batches.append(bounds[:missing])
-            missing -= len(bound_batches[-1])
-            # As many as are expected to be needed at the rate of the last batch.
-            n_expected = int(_SPARE_FRACTION * n_raw * missing / max(len(points), 1))
-            n_expected += _SPARE_PROPOSALS
-            n_raw = min(n_expected, _PROPOSALS_PER_BATCH)
+        proposals, lower_bound = self._collect_proposals(n_evaluations)
 
         # Evaluate g at them, and accept in proportion to target/proposal density.
-        proposals = np.concatenate(point_batches)
-        lower_bound = np.concatenate(bound_batches)
         value = self._evaluate(proposals)
         self.trial_evaluations += len(proposals)
         self._check_bound(lower_bound, value, value)
@@ -606,6 +632,42 @@ class LipschitzRejectionSampler:
         # Minus an exponential variate is the logarithm of a uniform one.
         is_accepted = log_ratio > -self._rng.standard_exponential(len(proposals))
         return np.asarray(proposals[is_accepted])
+
+    def _collect_proposals(self, count: int) -> tuple[Floats, Floats]:
+        """Return exactly `count` proposals that thinning leaves, without evaluating g.
+
+        Called by `_propose`, which then evaluates g at all of them at once.
+
+        Parameters
+        ----------
+        count : int
+            The number of proposals.
+
+        Returns
+        -------
+        proposals : array, shape (count, n_blocks, k)
+            Their coordinates.
+        lower_bound : array, shape (count,)
+            A lower bound of g at each of them.
+        """
+        log_mass = self._cells.log_mass
+        cumulative_mass = np.cumsum(np.exp(log_mass - log_mass.max()))
+        point_batches: list[Floats] = []
+        bound_batches: list[Floats] = []
+
+        n_missing = count
+        n_before_thinning = count
+        while n_missing > 0:
+            points, bounds = self._thinned_proposals(cumulative_mass, n_before_thinning)
+            point_batches.append(points[:n_missing])
+            bound_batches.append(bounds[:n_missing])
+            n_missing -= len(bound_batches[-1])
+
+            # As many as are expected to be needed at the rate of the last batch.
+            n_left = max(len(points), 1)
+            n_needed = int(_SPARE_FRACTION * n_before_thinning * n_missing / n_left)
+            n_before_thinning = min(n_needed + _SPARE_PROPOSALS, _PROPOSALS_PER_BATCH)
+        return np.concatenate(point_batches), np.concatenate(bound_batches)
 
     def _thinned_proposals(
         self, cumulative_mass: Floats, n: int
@@ -661,6 +723,8 @@ class LipschitzRejectionSampler:
     def _evaluate(self, z: Floats) -> Floats:
         """Return g at coordinates z, evaluated in batches, after checking its answers.
 
+        All evaluations of g go through this function, for cells and for proposals.
+
         Parameters
         ----------
         z : array of shape (N, n_blocks, k)
@@ -710,6 +774,27 @@ class LipschitzRejectionSampler:
                 "the gradient norm leaves its Lipschitz bound by "
                 f"{np.max(smaller - larger):.3g}: its constants are too small"
             )
+
+
+def _smallest_block_norms(center: Floats, half_edges: Floats) -> Floats:
+    """Return the smallest norm that each block has in each cell.
+
+    Used to leave out the cells that lie outside of the domain.
+
+    Parameters
+    ----------
+    center : array of shape (N, n_blocks, k)
+        The centers of the cells.
+    half_edges : array of shape (N, n_blocks)
+        Half the edge of each block's cube.
+
+    Returns
+    -------
+    array of shape (N, n_blocks)
+        The norms of the points nearest to 0.
+    """
+    nearest_to_zero = np.maximum(np.abs(center) - half_edges[:, :, None], 0.0)
+    return np.asarray(np.linalg.norm(nearest_to_zero, axis=2))
 
 
 def _cube_corners(k: int) -> Floats:

@@ -62,9 +62,18 @@ class GeodesicBall:
         ParameterError
             If the manifold, the center or the radius does not qualify.
         """
-        # The volume of the coordinates must be known in closed form.
-        manifold = check_manifold(self.manifold)
+        self._check_space()
+        radius = self._check_radius()
+        object.__setattr__(self, "center", self._check_center())
+        object.__setattr__(self, "radius", radius)
 
+    def _check_space(self) -> None:
+        """Raise an error if the volume of coordinates is not known, or cells are too many.
+
+        The volume is known in closed form if all geodesics see the same curvatures. The
+        number of cells grows exponentially with the dimension.
+        """
+        manifold = check_manifold(self.manifold)
         is_symmetric = manifold.is_symmetric and manifold.is_homogeneous
         if not is_symmetric or manifold.jacobi_spectrum is None:
             raise ParameterError(
@@ -72,38 +81,44 @@ class GeodesicBall:
                 "depend on the direction, or it is not stated that they do not "
                 "(`jacobi_spectrum`, `is_symmetric`, `is_homogeneous`)"
             )
-
-        # Each point must have one set of coordinates.
-        radius = _validate.length("radius", self.radius)
-        if not radius < manifold.injectivity_radius:
-            raise ParameterError(
-                f"must be below the injectivity radius {manifold.injectivity_radius:g}",
-                parameter="radius",
-                value=radius,
-            )
-        center = self._check_center()
-
-        # Cells must be few, and their volumes must not overflow.
         if self.dim > _MAX_DIMENSION:
             raise ParameterError(
                 f"{manifold!r} has dimension {manifold.dim}, "
                 f"exact K-norm sampling allows {_MAX_DIMENSION}"
             )
-        hyperbolic_radii = [
-            math.sqrt(-kappa) * radius for kappa, _ in self.jacobi_spectrum if kappa < 0
-        ]
-        if max(hyperbolic_radii, default=0.0) > _LARGEST_HYPERBOLIC_RADIUS:
+
+    def _check_radius(self) -> float:
+        """Return the radius; raise an error if it is too large.
+
+        Below the injectivity radius each point has one set of coordinates. In negative
+        curvature the volume of a large ball overflows.
+
+        Returns
+        -------
+        float
+            The radius.
+        """
+        radius = _validate.length("radius", self.radius)
+        injectivity_radius = self.manifold.injectivity_radius
+        if not radius < injectivity_radius:
+            raise ParameterError(
+                f"must be below the injectivity radius {injectivity_radius:g}",
+                parameter="radius",
+                value=radius,
+            )
+        lowest_curvature = min([0.0, *(kappa for kappa, _ in self.jacobi_spectrum)])
+        if math.sqrt(-lowest_curvature) * radius > _LARGEST_HYPERBOLIC_RADIUS:
             raise ParameterError(
                 "is too large: the volume of the ball overflows",
                 parameter="radius",
                 value=radius,
             )
-
-        object.__setattr__(self, "center", center)
-        object.__setattr__(self, "radius", radius)
+        return radius
 
     def _check_center(self) -> Floats:
         """Return the center as an array; raise if it is not one point of the manifold.
+
+        Called when a domain is made.
 
         Returns
         -------
@@ -188,7 +203,7 @@ class GeodesicBall:
         return log_jacobian
 
     def log_volume_bound(
-        self, low: Floats, high: Floats, curved_length: Floats
+        self, smallest_norm: Floats, largest_norm: Floats, curved_length: Floats
     ) -> Floats:
         """Return an upper bound of log J over cells of coordinates.
 
@@ -196,7 +211,7 @@ class GeodesicBall:
 
         Parameters
         ----------
-        low, high : arrays of shape (N, n_blocks)
+        smallest_norm, largest_norm : arrays of shape (N, n_blocks)
             In each cell the norm of each block lies between them.
         curved_length : array of shape (N,)
             An upper bound of `curved_length` in each cell.
@@ -206,13 +221,13 @@ class GeodesicBall:
         array, shape (N,)
             One bound for each cell.
         """
-        bound = np.zeros(len(low))
+        bound = np.zeros(len(smallest_norm))
         for kappa, count in self.jacobi_spectrum:
             # sn_κ(r)/r falls with r for κ > 0 and grows for κ < 0.
             if kappa > 0:
-                worst_radius = low[:, 0]
+                worst_radius = smallest_norm[:, 0]
             else:
-                worst_radius = np.minimum(curved_length, high[:, 0])
+                worst_radius = np.minimum(curved_length, largest_norm[:, 0])
             bound += count * _log_sn_ratio(kappa, worst_radius)
         return bound
 
@@ -236,7 +251,7 @@ class GeodesicBall:
         flat_part = first_block @ self.flat_basis.T @ self.flat_basis
         return np.asarray(np.linalg.norm(first_block - flat_part, axis=-1))
 
-    def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
+    def lipschitz(self, constants: tuple[Any, ...], largest_norm: Floats) -> Floats:
         """Convert Lipschitz constants on the manifold to constants in coordinates.
 
         The exponential map at the center stretches distances by at most the factor
@@ -247,7 +262,7 @@ class GeodesicBall:
         constants : tuple
             The constants of a function with respect to each of its arguments; numbers
             or arrays of shape (N,).
-        high : array of shape (N, n_blocks)
+        largest_norm : array of shape (N, n_blocks)
             In each cell, an upper bound of the norm of each block of coordinates.
 
         Returns
@@ -255,7 +270,7 @@ class GeodesicBall:
         array of shape (N, n_blocks)
             The constants in coordinates, valid within each cell.
         """
-        return np.asarray(constants[0] * self.stretch(high[:, :1]))
+        return np.asarray(constants[0] * self.stretch(largest_norm[:, :1]))
 
     def stretch(self, r: Floats) -> Floats:
         """Return a bound on how much exp stretches lengths at the distance r.
@@ -345,7 +360,7 @@ class TangentBundleBall(GeodesicBall):
         v_at_center = manifold.from_coordinates(self.center, z[:, 1])
         return p, manifold.transport(self.center, p, v_at_center)
 
-    def lipschitz(self, constants: tuple[Any, ...], high: Floats) -> Floats:
+    def lipschitz(self, constants: tuple[Any, ...], largest_norm: Floats) -> Floats:
         """Convert Lipschitz constants in (p, v) to constants in coordinates.
 
         Moving the point p also turns the transported vector v, by at most Σ|κ|·(mean of
@@ -362,7 +377,7 @@ class TangentBundleBall(GeodesicBall):
         ----------
         constants : tuple of two floats
             The Lipschitz constants in the point p and in the vector v.
-        high : array, shape (n, 2)
+        largest_norm : array, shape (n, 2)
             The largest lengths of the two blocks of coordinates in each cell.
 
         Returns
@@ -373,11 +388,11 @@ class TangentBundleBall(GeodesicBall):
         # How much moving the point stretches distances and turns the vector.
         constant_p, constant_v = constants
         turn = sum(
-            abs(kappa) * _mean_sn(kappa, high[:, 0])
+            abs(kappa) * _mean_sn(kappa, largest_norm[:, 0])
             for kappa, _ in self.jacobi_spectrum
         )
-        stretch = self.stretch(high[:, :1])[:, 0]
-        first_block = constant_p * stretch + constant_v * turn * high[:, 1]
+        stretch = self.stretch(largest_norm[:, :1])[:, 0]
+        first_block = constant_p * stretch + constant_v * turn * largest_norm[:, 1]
         second_block = np.broadcast_to(constant_v, first_block.shape)
         return np.stack([first_block, second_block], axis=1)
 

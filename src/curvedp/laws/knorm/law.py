@@ -116,6 +116,8 @@ class KNormLaw:
     ) -> tuple[float, ...]:
         """Return one positive Lipschitz constant for each block of coordinates.
 
+        Called by `sample` on the argument of the user.
+
         A ball has one block, the coordinates of x; a tangent bundle has two.
 
         Parameters
@@ -132,7 +134,7 @@ class KNormLaw:
         ------
         ParameterError
             If their number is wrong, one is not positive, or the density is so narrow
-            beside the domain that round-off of coordinates hides it.
+            compared with the domain that rounding of coordinates would hide it.
         """
         n_blocks = len(self.domain.radii)
         constants: tuple[float, ...]
@@ -165,6 +167,8 @@ class KNormLaw:
 
 def _check_shape(size: int | tuple[int, ...] | None) -> tuple[int, ...]:
     """Return `size` as a tuple of nonnegative integers; None means a single draw.
+
+    Called by `sample` on the argument of the user.
 
     Parameters
     ----------

@@ -36,10 +36,12 @@ from curvedp.laws.spd.random_matrices import (
 # Below this acceptance probability a draw would cost more than 10^5 proposals. Such
 # parameters are refused before sampling, by public numbers.
 _SMALLEST_ACCEPTANCE = 1e-5
+
 # Proposals of one batch, beyond the expected number that is needed: one batch usually
 # suffices. Only the speed depends on them.
 _SPARE_FRACTION = 1.05
 _SPARE_PROPOSALS = 16
+
 # A log-ratio may exceed 0 by rounding: 8 roundings of 2^-53 for each term of the sum, a
 # term being at most |ρ| + 40 in size.
 _ROUNDING_OF_TERM = 2.0**-50
@@ -127,6 +129,9 @@ def _sample_two_log_eigenvalues(
 ) -> Floats:
     """Return n draws of the two log-eigenvalues of a Gaussian 2×2 matrix, shape (n, 2).
 
+    Used for 2×2 matrices, because their law is known in closed form and needs no
+    envelope.
+
     The positive definite 2×2 matrices are ℝ × H^{1+β} with curvature −½: the center
     (ρ₁+ρ₂)/2 is normal, and half the gap is a hyperbolic radius divided by √2.
 
@@ -189,21 +194,36 @@ def rejection_sample(
         expected_trials += _SPARE_PROPOSALS
         batch_size = min(largest_batch, expected_trials)
         rho, log_ratio = envelope.propose(rng, batch_size)
-
-        # Check the envelope. The ratio is a sum with one term per pair, each about |ρ|
-        # in size.
-        largest_term = np.max(np.abs(rho), initial=0.0) + _LARGEST_OTHER_TERM
-        rounding = m * m * largest_term * _ROUNDING_OF_TERM
-        if not np.all(log_ratio <= rounding):
-            raise EnvelopeViolation(
-                f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}"
-            )
+        _check_envelope(envelope, rho, log_ratio)
 
         # Minus an exponential variate is the logarithm of a uniform one.
         is_accepted = log_ratio > -rng.standard_exponential(batch_size)
         batches.append(rho[is_accepted][:missing])
         missing -= len(batches[-1])
     return np.concatenate(batches)
+
+
+def _check_envelope(envelope: Envelope, rho: Floats, log_ratio: Floats) -> None:
+    """Raise `EnvelopeViolation` if a target exceeds its envelope at a proposal.
+
+    Called for every batch of proposals: with a wrong envelope, draws would follow
+    another law.
+
+    Parameters
+    ----------
+    envelope : Envelope
+        The envelope, for the message.
+    rho : array, shape (n, m)
+        Proposed log-eigenvalues.
+    log_ratio : array, shape (n,)
+        log(target/envelope) at them, which may exceed 0 by rounding.
+    """
+    # The ratio is a sum with one term per pair, each about |ρ| in size.
+    m = rho.shape[1]
+    largest_term = np.max(np.abs(rho), initial=0.0) + _LARGEST_OTHER_TERM
+    rounding = m * m * largest_term * _ROUNDING_OF_TERM
+    if not np.all(log_ratio <= rounding):
+        raise EnvelopeViolation(f"log ratio {np.max(log_ratio)!r} > 0 for {envelope!r}")
 
 
 def acceptance(m: int, sigma: float, beta: int = 1) -> dict[str, float]:
@@ -369,7 +389,7 @@ class NearEnvelope:
         """
 
         def log_excess(log_x: float) -> float:
-            """Return the log of the left side less that of the right side, at x."""
+            """Return the log of the left side minus that of the right side, at x."""
             x = math.exp(log_x)
             left_side = 0.5 / (x * x) + beta * m / (4 * x * math.tanh(x))
             return math.log(left_side) + 2 * math.log(sigma)
@@ -453,7 +473,7 @@ class NearEnvelope:
         Proposals
             n rows of m log-eigenvalues each, and their log-ratios.
         """
-        # The eigenvalues, with a mean of its own.
+        # The eigenvalues. Their mean is drawn separately, because it has another scale.
         m = self.m
         rho = gaussian_eigenvalues(rng, n, m, self.beta) * self._scale
         mean = rng.normal(0.0, self.sigma / math.sqrt(m), (n, 1))

@@ -323,9 +323,8 @@ class NearLaplaceEnvelope:
         β|h| is the growth rate of the volume (`volume_growth_rate`) and σ the scale.
         """
         dim = dimension(self.law.m, self.law.beta)
-        log_envelope_mass = (
-            log_sphere_area(dim) + math.lgamma(dim) - dim * math.log(self.law.tail_rate)
-        )
+        log_rate_power = dim * math.log(self.law.tail_rate)
+        log_envelope_mass = log_sphere_area(dim) + math.lgamma(dim) - log_rate_power
         return self.law.log_normalizer - log_envelope_mass
 
     def propose(self, rng: np.random.Generator, n: int) -> Proposals:
@@ -333,7 +332,7 @@ class NearLaplaceEnvelope:
 
         A proposal ρ has the direction of the eigenvalues of a Gaussian matrix and a
         length with a Gamma law. With sinhc x = sinh x/x and hᵢ = (m+1−2i)/2,
-        log(target/envelope) is β·Σ_{i<j} log sinhc((ρᵢ−ρⱼ)/2) less its bound β|h||ρ|.
+        log(target/envelope) is β·Σ_{i<j} log sinhc((ρᵢ−ρⱼ)/2) minus its bound β|h||ρ|.
 
         β is 1 for real symmetric and 2 for Hermitian matrices.
 

@@ -122,11 +122,9 @@ def log_normalizer(m: int, sigma: float, beta: int = 1) -> float:
     sigma = positive("sigma", sigma)
 
     # The mass of these normal numbers, and the mean of that probability.
-    log_drifted_mass = (
-        0.5 * m * math.log(2 * math.pi * sigma * sigma)
-        + (beta * sigma) ** 2 * m * (m * m - 1) / 24
-    )
-
+    log_normal_mass = 0.5 * m * math.log(2 * math.pi * sigma * sigma)
+    log_shift = (beta * sigma) ** 2 * m * (m * m - 1) / 24
+    log_drifted_mass = log_normal_mass + log_shift
     log_acceptance = log_far_acceptance(m, sigma, beta)
     return log_volume_constant(m, beta) + log_drifted_mass + log_acceptance
 
@@ -242,25 +240,36 @@ def mean_square_radius(m: int, sigma: float, beta: int = 1) -> float:
     if m == 1:
         return sigma * sigma * 1.0
 
-    def relative_mean_square() -> Any:
-        """Return E[d²]/σ² for β = 1, from the derivative d log det B = tr(B⁻¹ dB).
-
-        B is the matrix of half the size whose determinant is the Pfaffian.
-        """
-        exact_sigma = arb(sigma)
-        erf_values = [(exact_sigma * k / 2).erf() for k in range(m)]
-        # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
-        erf_slopes = [
-            k * (-((exact_sigma * k / 2) ** 2)).exp() / arb.pi().sqrt()
-            for k in range(m)
-        ]
-        matrix = arb_mat(_half_size_matrix(m, erf_values, arb(1)))
-        matrix_slope = arb_mat(_half_size_matrix(m, erf_slopes, arb(0)))
-        log_slope = matrix.solve(matrix_slope).trace()
-        return m + exact_sigma**2 * m * (m * m - 1) / 12 + exact_sigma * log_slope
-
-    ball = _evaluate_accurately(relative_mean_square, m, sigma)
+    ball = _evaluate_accurately(lambda: _relative_mean_square(m, arb(sigma)), m, sigma)
     return sigma * sigma * float(ball.mid())
+
+
+def _relative_mean_square(m: int, sigma: arb) -> arb:
+    """Return E[d²]/σ² for β = 1, from the derivative d log det B = tr(B⁻¹ dB).
+
+    B is the matrix of half the size whose determinant is the Pfaffian.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : arb
+        The scale σ.
+
+    Returns
+    -------
+    arb
+        A ball around the ratio, at the current precision.
+    """
+    erf_values = [(sigma * k / 2).erf() for k in range(m)]
+    # d erf(σk/2)/dσ = k/√π · exp(−σ²k²/4)
+    erf_slopes = [
+        k * (-((sigma * k / 2) ** 2)).exp() / arb.pi().sqrt() for k in range(m)
+    ]
+    matrix = arb_mat(_half_size_matrix(m, erf_values, arb(1)))
+    matrix_slope = arb_mat(_half_size_matrix(m, erf_slopes, arb(0)))
+    log_slope = matrix.solve(matrix_slope).trace()
+    return m + sigma**2 * m * (m * m - 1) / 12 + sigma * log_slope
 
 
 def radial_cdf(
@@ -297,6 +306,34 @@ def radial_cdf(
     if m == 1:
         return np.asarray(erf(radius / (sigma * math.sqrt(2))))
 
+    # The result is 0 below `low`, 1 above `high`, and the inverse transform between.
+    low, high = _practical_range(m, sigma, beta)
+    probabilities = np.where(radius >= high, 1.0, 0.0)
+    is_between = (radius > low) & (radius < high)
+    inverted = _invert_laplace_transform(m, sigma, radius[is_between] / sigma, beta)
+    probabilities[is_between] = np.clip(inverted, 0.0, 1.0)
+    return probabilities
+
+
+def _practical_range(m: int, sigma: float, beta: int) -> tuple[float, float]:
+    """Return an interval outside of which the distance of a draw hardly ever lies.
+
+    Called by `radial_cdf`, which computes probabilities inside the interval only.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices, at least 2.
+    sigma : float
+        The scale σ > 0.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    low, high : float
+        The ends of the interval.
+    """
     # sinh x/x increases, so |ρ| is stochastically larger than on flat space. Below
     # `low` the distribution function of flat space is negligible.
     low = sigma * math.sqrt(
@@ -308,13 +345,7 @@ def radial_cdf(
     drift = beta * sigma * math.sqrt(m * (m * m - 1) / 12)
     log_tail = _NEGLIGIBLE_LOG_TAIL - log_far_acceptance(m, sigma, beta)
     high = sigma * (drift + math.sqrt(m) + math.sqrt(2 * log_tail))
-
-    # The result is 0 below `low`, 1 above `high`, and the inverse transform between.
-    probabilities = np.where(radius >= high, 1.0, 0.0)
-    is_between = (radius > low) & (radius < high)
-    inverted = _invert_laplace_transform(m, sigma, radius[is_between] / sigma, beta)
-    probabilities[is_between] = np.clip(inverted, 0.0, 1.0)
-    return probabilities
+    return low, high
 
 
 def _invert_laplace_transform(
@@ -356,9 +387,8 @@ def _invert_laplace_transform(
         # Blocks keep the matrix of exponents small.
         for block in np.array_split(in_bin, in_bin.size // _RADII_PER_BLOCK + 1):
             squared_radius = (sigma * relative_radius[block]) ** 2
-            exponents = (
-                np.multiply.outer(squared_radius, contour.nodes) + contour.log_weights
-            )
+            products = np.multiply.outer(squared_radius, contour.nodes)
+            exponents = products + contour.log_weights
             values[block] = contour.residue + np.exp(exponents).real.sum(axis=1)
     return values
 
@@ -411,50 +441,109 @@ def _contour(m: int, sigma: float, bin_number: int, beta: int) -> Contour:
     Contour
         The nodes and log weights, and the residue.
     """
-    # A radius r in the middle of the bin, in units of σ. The bin number of r is
-    # floor(4·log(r/4)) below r = 4, and floor(r − 4) above: invert it at number + ½.
-    if bin_number < 0:
-        central_radius = 4 * math.exp((bin_number + 0.5) / 4)
-    else:
-        central_radius = bin_number + 4.5
+    x = (sigma * _central_radius(bin_number)) ** 2
+    line = _contour_line(m, sigma, x, beta)
+    heights = np.arange(line.n_nodes) * line.step
+    w = np.asarray(line.abscissa + 1j * heights, dtype=np.complex128)
 
-    # The saddle point for this radius, and the pole.
-    x = (sigma * central_radius) ** 2
+    # The weights: the transform at each node, times e^{tx}/t and the step.
+    pole = 1 / (math.sqrt(2) * sigma)
+    log_transform = np.array(
+        [_complex_log_integral(m, complex(node), beta) for node in w]
+    )
+    log_transform -= _complex_log_integral(m, complex(pole), beta)
+    t = w * w - pole * pole
+    log_weights = log_transform + np.log(2 * w / t * (line.step / math.pi))
+    # The node on the real axis counts half, since the others stand for pairs.
+    log_weights[0] -= math.log(2)
+    return Contour(1.0 if line.passes_left_of_pole else 0.0, t, log_weights)
+
+
+def _central_radius(bin_number: int) -> float:
+    """Return a radius r in the middle of a bin of radii, in units of σ.
+
+    The bin number of r is floor(4·log(r/4)) below r = 4, and floor(r − 4) above. The
+    two formulas are inverted at the number + ½.
+
+    Parameters
+    ----------
+    bin_number : int
+        The number of the bin, negative below r = 4.
+
+    Returns
+    -------
+    float
+        The radius.
+    """
+    if bin_number < 0:
+        return 4 * math.exp((bin_number + 0.5) / 4)
+    return bin_number + 4.5
+
+
+class _ContourLine(NamedTuple):
+    """The vertical line Re w = abscissa, and the nodes of the rule on its upper half.
+
+    Attributes
+    ----------
+    abscissa : float
+        The real part of the line.
+    passes_left_of_pole : bool
+        Whether the line passes the pole on the left.
+    step : float
+        The distance of neighboring nodes.
+    n_nodes : int
+        The number of nodes.
+    """
+
+    abscissa: float
+    passes_left_of_pole: bool
+    step: float
+    n_nodes: int
+
+
+def _contour_line(m: int, sigma: float, x: float, beta: int) -> _ContourLine:
+    """Choose the line on which the Laplace transform is inverted at x.
+
+    Called by `_contour`.
+
+    Parameters
+    ----------
+    m : int
+        The size of the matrices.
+    sigma : float
+        The scale σ > 0.
+    x : float
+        A squared distance.
+    beta : {1, 2}
+        1 for real symmetric, 2 for Hermitian matrices.
+
+    Returns
+    -------
+    _ContourLine
+        The line, and the step of the trapezoidal rule on it.
+    """
     mean = mean_square_radius(m, sigma, beta)
     saddle = 1 / (math.sqrt(2) * _scale_of_mean_square(m, sigma, x, beta))
     pole = 1 / (math.sqrt(2) * sigma)
     gap = 1 / math.sqrt(x)  # two widths of the integrand
 
-    # The line passes the pole at this distance or more, on the side of the saddle.
+    # The line passes the pole at this gap or more, on the side of the saddle.
     passes_left = x > mean and gap <= pole / 4
     abscissa = min(saddle, pole - gap) if passes_left else max(saddle, pole + gap)
 
     # The error of the rule is e^{−2πδ/step} times the growth of the integrand when the
     # line moves by δ: at most to the pole, and away from the essential singularity at
     # w = 0. Three widths cost a factor below e⁹.
-    step = (
-        _RELATIVE_STEP
-        * 2
-        * math.pi
-        * min(abs(abscissa - pole), abscissa / 4, _FREE_MOVE * gap)
-    )
-    heights = np.arange(math.ceil(_CONTOUR_HEIGHT * gap / step)) * step
-    w = np.asarray(abscissa + 1j * heights, dtype=np.complex128)
-
-    # The weights: the transform at each node, times e^{tx}/t and the step.
-    log_transform = np.array(
-        [_complex_log_integral(m, complex(node), beta) for node in w]
-    )
-    log_transform -= _complex_log_integral(m, complex(pole), beta)
-    t = w * w - pole * pole
-    log_weights = log_transform + np.log(2 * w / t * (step / math.pi))
-    # The node on the real axis counts half, since the others stand for pairs.
-    log_weights[0] -= math.log(2)
-    return Contour(1.0 if passes_left else 0.0, t, log_weights)
+    largest_move = min(abs(abscissa - pole), abscissa / 4, _FREE_MOVE * gap)
+    step = _RELATIVE_STEP * 2 * math.pi * largest_move
+    n_nodes = math.ceil(_CONTOUR_HEIGHT * gap / step)
+    return _ContourLine(abscissa, passes_left, step, n_nodes)
 
 
 def _scale_of_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
     """Return the scale s of the Gaussian with mean square distance x, to three digits.
+
+    Used to find the saddle point of a contour.
 
     Parameters
     ----------
@@ -492,6 +581,8 @@ def _scale_of_mean_square(m: int, sigma: float, x: float, beta: int) -> float:
 def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
     """Return log Z at the complex scale s = 1/(√2·w), up to a term without w.
 
+    The ratio of two such integrals is the Laplace transform that `radial_cdf` inverts.
+
     Z is the normalizer of the Gaussian of scale s: the integral of e^{−d²/2s²} over all
     positive definite m×m matrices (`log_normalizer`). Up to a factor that depends on m
     and β alone, which cancels in ratios of normalizers, it is
@@ -519,19 +610,18 @@ def _complex_log_integral(m: int, w: complex, beta: int) -> complex:
     if beta == 2:
         s_square = 1 / (2 * w * w)
         k = np.arange(1, m)
+        log_power = m * np.log(s_square) / 2
+        log_exponential = s_square * m * (m * m - 1) / 6
         log_product = np.sum((m - k) * np.log(-np.expm1(-s_square * k)))
-        log_power_and_exponential = (
-            m * np.log(s_square) / 2 + s_square * m * (m * m - 1) / 6
-        )
-        return complex(log_power_and_exponential + log_product)
+        return complex(log_power + log_exponential + log_product)
 
-    # For β = 1 the Pfaffian is evaluated in complex balls.
     def log_integral() -> Any:
-        """Return log(sᵐ·e^{s²m(m²−1)/24}·Pf[erf(s(k−j)/2)]) as a complex ball."""
+        """Return log Z for β = 1 as a complex ball, at the current precision."""
         s = 1 / (acb(w.real, w.imag) * acb(2).sqrt())
         return m * s.log() + s**2 * m * (m * m - 1) / 24 + _pfaffian(m, s).log()
 
-    return complex(_evaluate_accurately(log_integral, m, 1 / (math.sqrt(2) * abs(w))))
+    modulus_of_s = 1 / (math.sqrt(2) * abs(w))
+    return complex(_evaluate_accurately(log_integral, m, modulus_of_s))
 
 
 def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any]]:
@@ -573,6 +663,8 @@ def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any
 
 def _pfaffian(m: int, sigma: Any) -> Any:
     """Return the Pfaffian Pf[erf(σ(k−j)/2)], j, k = 1, …, m, in ball arithmetic.
+
+    The normalizer of the law on real matrices is computed from this number.
 
     Parameters
     ----------
@@ -638,6 +730,8 @@ def _evaluate_accurately(compute_ball: Callable[[], Any], m: int, sigma: float) 
 
 def _is_accurate(ball: Any) -> bool:
     """Return whether the radius of a ball is below 2^-55, relatively or absolutely.
+
+    Called by `_evaluate_accurately` to decide whether the precision is high enough.
 
     Parameters
     ----------

@@ -72,6 +72,8 @@ def _random_congruence_2x2(
 ) -> Floats:
     """Return X = L·Q·diag(e^ρ)·Q*·L* of 2×2 matrices, entry by entry, with Q uniform.
 
+    Used in place of general matrix products, because it is much faster.
+
     Up to phases of its columns Q = [[c, −s·z*], [s·z, c]]. For β = 1, c and s are
     cosine and sine of a uniform angle and z = 1. For β = 2, c² is uniform (Archimedes:
     a coordinate of a uniform point of the sphere) and z is a uniform phase.
@@ -227,6 +229,8 @@ def _gaussian_eigenvalues_3x3(rng: np.random.Generator, n: int, beta: int) -> Fl
 
 def _normal_matrices(rng: np.random.Generator, n: int, m: int, beta: int) -> Floats:
     """Return n matrices of independent standard normals, complex for β = 2.
+
+    Gaussian matrices and uniform rotations are made of them.
 
     Parameters
     ----------

@@ -106,10 +106,10 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         radius: float | None = None,
         chart_sensitivity: float | None = None,
     ) -> Self:
-        """Return the mechanism with the least noise, for a sensitivity that is stated.
+        """Return the mechanism with the least noise for a stated sensitivity.
 
-        It is for a statistic that the library does not know: the caller computes its
-        value and states how much one record can change it.
+        Use it for a statistic that the library does not know: you compute its value,
+        and state how much one record can change it.
 
         Parameters
         ----------

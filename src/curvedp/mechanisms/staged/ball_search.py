@@ -476,9 +476,9 @@ class PrivateBallMechanism(
     def _find_and_release(self, data: Any, source: Source) -> Draw:
         """Find a ball with part of the budget, then release the statistic in it.
 
-        `draw` calls it. The search adds noise to counts and means of the records; the
-        ball is then a function of released integers. The final mechanism is built in
-        this ball, with the budget that is left.
+        The search adds noise to counts and means of the records, so that the ball is a
+        function of released integers. The final mechanism is built in this ball, with
+        the rest of the budget.
 
         Parameters
         ----------
@@ -610,34 +610,54 @@ class PrivateBallMechanism(
         # Between these limits a double can hold the noise of a mean in the ball.
         radius = min(max(ball.radius, _SMALLEST_RADIUS), _LARGEST_RADIUS)
         ball = ball._replace(radius=radius)
-        # |κ| of the lowest sectional curvature κ; negative on spheres.
-        negative_curvature = -self.manifold.curvature_bounds[0]
-
-        name = self.final_name
-        is_nearly_flat = radius**2 * negative_curvature <= _NEARLY_FLAT
-        if self._is_pure and is_nearly_flat:
-            # The statistic lists a single gradient step last. It gets all of ε, whereas
-            # Newton's method would divide ε over its steps.
-            *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
-            name = gradient_step
-        final = mechanisms.find(name).calibrate(
-            self.statistic.with_ball(ball), guarantee
-        )
-
-        # The Hessian hardly varies over a length at which length²·|κ| <= 1. If noise
-        # moves the iterates no farther than that, few Newton steps suffice.
-        if isinstance(final, NewtonMechanism):
-            noise_length = self._step_noise_ratio * radius
-            if noise_length**2 * negative_curvature <= 1:
-                final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
-            if self.moments == "first-and-second":
-                final = final.with_second_moments()
+        name = self._final_name_in(radius)
+        statistic = self.statistic.with_ball(ball)
+        final = mechanisms.find(name).calibrate(statistic, guarantee)
+        if isinstance(final, NewtonMechanism) and self._is_small_for_newton(radius):
+            final = replace(final, steps=min(final.steps, _STEPS_IN_SMALL_BALL))
+        if isinstance(final, NewtonMechanism) and self.moments == "first-and-second":
+            final = final.with_second_moments()
 
         budget.transcript += [
             {"kind": "ball", "center": ball.center.tolist(), "radius": radius},
             {"kind": name, "share": share_left, **final.parameters},
         ]
         return final
+
+    @property
+    def _negative_curvature(self) -> float:
+        """−κ for the lowest sectional curvature κ; negative on spheres."""
+        return -self.manifold.curvature_bounds[0]
+
+    def _final_name_in(self, radius: float) -> str:
+        """Return the name of the final mechanism in a ball of this radius.
+
+        Parameters
+        ----------
+        radius : float
+            The released radius.
+        """
+        is_nearly_flat = radius**2 * self._negative_curvature <= _NEARLY_FLAT
+        if not (self._is_pure and is_nearly_flat):
+            return self.final_name
+        # The statistic lists a single gradient step last. It gets all of ε, whereas
+        # Newton's method would divide ε over its steps.
+        *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
+        return gradient_step
+
+    def _is_small_for_newton(self, radius: float) -> bool:
+        """Return whether few Newton steps suffice in a ball of this radius.
+
+        The Hessian hardly varies over a length at which length²·|κ| ≤ 1. Few steps
+        suffice if noise moves the iterates no farther than that.
+
+        Parameters
+        ----------
+        radius : float
+            The released radius.
+        """
+        noise_length = self._step_noise_ratio * radius
+        return noise_length**2 * self._negative_curvature <= 1
 
     def reconstruct_value(self, certificate: Certificate) -> Any:
         """Compute the released value again from the noisy integers in a certificate.
@@ -861,7 +881,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         ball : Ball
             The ball about the starting point.
 
@@ -1080,7 +1100,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             The public point from which distances are measured.
         largest : float
@@ -1234,7 +1254,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             A public point.
 
@@ -1287,7 +1307,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             A public point.
 
@@ -1303,24 +1323,14 @@ class PrivateBallMechanism(
             for index, factor in enumerate(factors)
             if isinstance(factor, EmbeddedMean)
         ]
-        # The share of a step; with few records and Gaussian noise (12/(nμ))², if larger.
-        budget_share = self._step_share
-        if not self._is_pure:
-            few_records_share = (
-                _EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n
-            ) ** 2
-            budget_share = max(budget_share, few_records_share)
-
+        budget_share = self._embedding_share(len(embedded_indices))
         components = list(split_into_factors(self.manifold, center))
         is_fully_embedded = len(embedded_indices) == len(factors)
         noise_length = 0.0 if is_fully_embedded else inf
         for index in embedded_indices:
             exact_mean = queries.mean_embedding(index)
             noisy_mean, noise_std = budget.release(
-                "extrinsic",
-                min(_MAX_SHARE / len(embedded_indices), budget_share),
-                exact_mean.sensitivity,
-                exact_mean.values,
+                "extrinsic", budget_share, exact_mean.sensitivity, exact_mean.values
             )
             factor = factors[index]
             assert isinstance(factor, EmbeddedMean)  # `embedded_indices` has no others
@@ -1333,6 +1343,25 @@ class PrivateBallMechanism(
             fallback=center,
         )
         return EmbeddedStart(point, noise_length)
+
+    def _embedding_share(self, n_embedded: int) -> float:
+        """Return the fraction of the budget for the noisy mean of one embedded factor.
+
+        It is the share of a step; with few records and Gaussian noise (12/(nμ))² if
+        that is larger.
+
+        Parameters
+        ----------
+        n_embedded : int
+            The number of embedded factors, which share the budget.
+        """
+        if not n_embedded:
+            return 0.0
+        share = self._step_share
+        if not self._is_pure:
+            few_records_root = _EMBEDDING_ROOT_SHARE * self.scale / self.statistic.n
+            share = max(share, few_records_root**2)
+        return float(min(_MAX_SHARE / n_embedded, share))
 
     def _step(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, radius: float
@@ -1348,7 +1377,7 @@ class PrivateBallMechanism(
         queries : Queries
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
-            The privacy budget that is left. It is charged for what is released here.
+            The rest of the privacy budget, which pays for what is released here.
         center : array of shape point_shape
             A public point.
         radius : float
@@ -1539,8 +1568,7 @@ def class_mean_statistic(
 ) -> SearchedMean:
     """Return the statistic that releases the mean of one class of records.
 
-    Estimators and plans of class means call it once for each class. A search costs
-    budget, so that small classes share one ball.
+    Used once for each class. A search costs budget, so small classes share one ball.
 
     Parameters
     ----------

@@ -166,18 +166,13 @@ class StageBudget:
         """
         share = min(share, self.share_left)
         self.share_left -= share
-
-        # The noise scale. `_scale` is the sensitivity's multiple for the whole budget.
-        is_laplace = self.noise_kind == "laplace"
-        if is_laplace and l1_sensitivity is not None:
-            rows = values[:, None]  # each value alone gets Laplace noise
+        if self.noise_kind == "laplace" and l1_sensitivity is not None:
+            rows = values[:, np.newaxis]  # each value alone gets Laplace noise
             charged_sensitivity = l1_sensitivity
         else:
-            rows = values[None]  # all values together, as one vector
+            rows = values[np.newaxis]  # all values together, as one vector
             charged_sensitivity = sensitivity
-        # A share of ε divides the scale by itself; a share of μ² by its square root.
-        scale_divisor = share if is_laplace else sqrt(share)
-        noise_scale = charged_sensitivity * self._scale / scale_divisor
+        noise_scale = self._noise_scale(share, charged_sensitivity)
 
         self.transcript.append(
             {
@@ -191,6 +186,22 @@ class StageBudget:
         noisy_rows = self._add_noise(rows, np.full(len(rows), noise_scale))
         std = noise_scale * std_per_scale(self.noise_kind, rows.shape[1])
         return NoisyAnswer(noisy_rows.reshape(values.shape), std)
+
+    def _noise_scale(self, share: float, sensitivity: float) -> float:
+        """Return the noise scale of a stage that spends a share of the budget.
+
+        A share of ε divides the scale of the whole budget by itself; a share of μ² by
+        its square root.
+
+        Parameters
+        ----------
+        share : float
+            The fraction of the whole budget.
+        sensitivity : float
+            The sensitivity of the stage's values.
+        """
+        divisor = share if self.noise_kind == "laplace" else sqrt(share)
+        return sensitivity * self._scale / divisor
 
     def spend_rest(self) -> Guarantee:
         """Spend the budget that is left, and return it as a guarantee for one release.
@@ -391,10 +402,7 @@ class StagedMechanism(VectorMechanism, ChecksItself):
 def check_transcript(
     recomputed: list[dict[str, Any]], stated_stages: Any
 ) -> list[Check]:
-    """Compare the stages that a certificate states with the stages of a replay.
-
-    `verify` calls it: a certificate whose stages do not follow from its released
-    integers is refused.
+    """Check that a certificate states the same stages as a replay of its integers.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ _SEED = 20261119
 
 # How often weighted k-means is restarted, and how many steps it makes at most.
 _RESTARTS = 5
-_STEPS = 40
+_LLOYD_STEPS = 40
 
 # The numbers of clusters that are compared if none is given.
 _COMPARED_NUMBERS = (
@@ -250,7 +250,7 @@ def _weighted_kmeans(
     points, weights = cloud
     centers = _spread_start(cloud, n_clusters, rng)
     labels = np.full(len(points), -1)
-    for _ in range(_STEPS):
+    for _ in range(_LLOYD_STEPS):
         squares = _squared_distances(points, centers)
         nearest = np.argmin(squares, axis=1)
         if np.array_equal(nearest, labels):

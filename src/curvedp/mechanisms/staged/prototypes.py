@@ -93,31 +93,42 @@ class PrototypeQueries(NamedTuple):
             The dim + 1 entries of the sum, then maybe w times the number of records;
             and how far they can move between neighboring data sets.
         """
-        statistic = self.statistic
-        size = statistic.manifold.dim + 1
-        n_is_private = statistic.n is None
-        # How many rows of the sum change between neighbors, and how long they are.
-        changed_rows = 1 if n_is_private else 2
-        longest_row = sqrt(1 + _TOTAL_WEIGHT**2) if n_is_private else 1.0
+        size = self.statistic.manifold.dim + 1
+        if self.statistic.n is not None:
+            total = self._sum_of_rows(size, weight=None)
+            # Replacing a record changes two rows, of length 1.
+            return Answer(total, _computed_sensitivity(2, 1.0, size))
+        total = self._sum_of_rows(size + 1, weight=_TOTAL_WEIGHT)
+        # Adding a record changes one row.
+        longest_row = sqrt(1 + _TOTAL_WEIGHT**2)
+        return Answer(total, _computed_sensitivity(1, longest_row, size + 1))
 
-        total = np.zeros(size + int(n_is_private))
-        if self.data is not None:
-            integer_sum = np.zeros(total.shape, dtype=np.int64)
-            for points, _, persons in _blocks(self.data):
-                vectors = _person_averages(clip_rows_to(points, 1.0), persons)
-                if n_is_private:
-                    weights = np.full((len(vectors), 1), _TOTAL_WEIGHT)
-                    vectors = np.concatenate([vectors, weights], axis=1)
-                integer_sum += _to_grid_integers(vectors).sum(axis=0)
-            total = _from_grid_integers(integer_sum)
-        sensitivity = _computed_sensitivity(changed_rows, longest_row, total.size)
-        return Answer(total, sensitivity)
+    def _sum_of_rows(self, size: int, weight: float | None) -> np.ndarray:
+        """Return the exact sum of one row for each record or person; 0 without records.
+
+        Parameters
+        ----------
+        size : int
+            The length of a row.
+        weight : float or None
+            What is appended to each row, to count them; None appends nothing.
+        """
+        if self.data is None:
+            return np.zeros(size)
+        integer_sum = np.zeros(size, dtype=np.int64)
+        for points, _, persons in _blocks(self.data):
+            rows = _person_averages(clip_rows_to(points, 1.0), persons)
+            if weight is not None:
+                weights = np.full((len(rows), 1), weight)
+                rows = np.concatenate([rows, weights], axis=1)
+            integer_sum += _to_grid_integers(rows).sum(axis=0)
+        return _from_grid_integers(integer_sum)
 
     def count_beyond(self, center: np.ndarray, radii: np.ndarray) -> np.ndarray:
-        """Return how many records, or people, are farther from a center than radii.
+        """Return how many records or people are farther from a center than each radius.
 
-        The search for the radius of the ball reads it. Each count has sensitivity 1. A
-        person's distance is the average over their records.
+        A person's distance is the average over their records. Each count has
+        sensitivity 1.
 
         Parameters
         ----------

@@ -95,9 +95,8 @@ class BinarySearch(NamedTuple):
     ) -> float:
         """Find the smallest public length that about `allowed_outside` records exceed.
 
-        A mechanism calls it to find the radius of a ball, or the length to which
-        vectors are clipped. Each step releases one noisy count, and halves the range of
-        lengths.
+        Used to find the radius of a ball, or the length to which vectors are clipped.
+        Each step releases one noisy count, and halves the range of lengths.
 
         Parameters
         ----------
@@ -212,9 +211,7 @@ class ShellHistogram(NamedTuple):
     ) -> ShellEstimate:
         """Release the counts of all shells, and estimate a typical distance and a radius.
 
-        A search for pure ε calls it, where a binary search would need more noise. The
-        typical distance says where most records are; the radius is the best one for a
-        later mean.
+        Used under pure ε, where a binary search would need more noise.
 
         Parameters
         ----------
@@ -241,10 +238,7 @@ class ShellHistogram(NamedTuple):
             A typical distance, and the best radius for that mean.
         """
         radii = largest * self.ratio ** -np.arange(self.n_shells, dtype=np.float64)
-        # Records between neighboring radii. The outermost shell begins at the second
-        # radius, with no records beyond it, and the innermost holds all that are left.
-        shell_counts = np.diff(count_beyond(radii)[1:], prepend=0.0, append=float(n))
-
+        shell_counts = self._exact_counts(count_beyond(radii), n)
         # Replacing a record moves one count down and one up, by 1 each.
         released = budget.release(
             "shells", share, sqrt(2), shell_counts, l1_sensitivity=2.0
@@ -263,6 +257,22 @@ class ShellHistogram(NamedTuple):
             typical_distance=self._typical_distance(radii, noisy_counts),
             best_radius=largest * best_share,
         )
+
+    @staticmethod
+    def _exact_counts(counts_beyond: np.ndarray, n: int) -> np.ndarray:
+        """Return the number of records in each shell. NOT private.
+
+        The outermost shell begins at the second radius and has no records beyond it.
+        The innermost one holds all records that are left.
+
+        Parameters
+        ----------
+        counts_beyond : array of shape (n_shells,)
+            The number of records beyond each of the decreasing radii.
+        n : int
+            The number of records.
+        """
+        return np.diff(counts_beyond[1:], prepend=0.0, append=float(n))
 
     def _typical_distance(self, radii: np.ndarray, noisy_counts: np.ndarray) -> float:
         """Return a typical distance: the middle of the two fullest neighboring shells.
@@ -368,25 +378,42 @@ def best_radius_shares(
     # Histograms with the same likeliest median use the same laws.
     for median in np.unique(likeliest_medians):
         has_median = likeliest_medians == median
-        n_histograms = int(has_median.sum())
         medians = slice(max(median - window, 0), median + window + 1)
-
-        # The likelihood of every law and median, one row for each histogram, divided by
-        # the largest one so that it does not underflow.
-        misfits_in_window = misfits[has_median, :, medians].reshape(n_histograms, -1)
-        smallest_misfits = misfits_in_window.min(axis=1, keepdims=True)
-        likelihoods = np.exp(smallest_misfits - misfits_in_window)
-
-        # The mean of E(x − r)₊ over the laws, weighted by their likelihoods.
-        excess_by_law = laws.mean_excess[:, medians].reshape(-1, n_candidates)
-        total_likelihood = likelihoods.sum(axis=1, keepdims=True)
-        mean_excess = likelihoods @ excess_by_law / total_likelihood
+        mean_excess = _likely_mean_excess(
+            misfits[has_median, :, medians], laws.mean_excess[:, medians]
+        )
 
         # The loss is multiplied by n. The first term is the noise, the second the bias.
-        noise_length = noise_per_radius[has_median, None] * radii
+        noise_length = np.outer(noise_per_radius[has_median], radii)
         loss = noise_length + _BIAS_SHARE * n * mean_excess
         shares[has_median] = radii[np.argmin(loss, axis=1)]
     return shares
+
+
+def _likely_mean_excess(misfits: np.ndarray, mean_excess: np.ndarray) -> np.ndarray:
+    """Average the mean length beyond each radius over laws, weighted by likelihood.
+
+    Parameters
+    ----------
+    misfits : array of shape (histograms, laws, medians)
+        The negative log likelihood of each law and median, up to a constant.
+    mean_excess : array of shape (laws, medians, radii)
+        The mean length E(x − r)₊ beyond each radius r, for each law and median.
+
+    Returns
+    -------
+    array of shape (histograms, radii)
+        The average for each noisy histogram.
+    """
+    n_histograms = len(misfits)
+    n_radii = mean_excess.shape[2]
+    misfit_rows = misfits.reshape(n_histograms, -1)
+    excess_rows = mean_excess.reshape(-1, n_radii)
+    # Likelihoods are divided by the largest one, so that they do not underflow.
+    smallest_misfits = misfit_rows.min(axis=1, keepdims=True)
+    likelihoods = np.exp(smallest_misfits - misfit_rows)
+    total_likelihood = likelihoods.sum(axis=1, keepdims=True)
+    return np.asarray(likelihoods @ excess_rows / total_likelihood)
 
 
 class DistanceLaws(NamedTuple):
@@ -438,39 +465,54 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
         The probability of each shell and the mean excess over each radius, for every
         law and median.
     """
-    shape = (_LAW_POWERS / _LAW_ORDERS)[:, None]
-    order = _LAW_ORDERS[:, None]
     n_candidates = _CANDIDATES_PER_SHELL * shells.n_shells
-    candidates = np.arange(n_candidates)
+    candidates = np.arange(n_candidates)[:, np.newaxis]
 
-    # Tables over the quotient r/M = ratio^(j/3), one row for each law. For the radius of
-    # candidate i and the median of candidate k, j = k − i. The column of j is number
-    # j + n_candidates, since j begins at −n_candidates.
+    # For the radius of candidate i and the median of candidate k, the quotient r/M is
+    # ratio^(j/3) with j = k − i. The tables have the column j + n_candidates for it.
     candidate_difference = np.arange(-n_candidates, n_candidates)
     radius_over_median = shells.ratio ** (candidate_difference / _CANDIDATES_PER_SHELL)
-    gamma_median = gammaincinv(shape, 0.5)
-    s = gamma_median * radius_over_median**order
-    probability_below = gammainc(shape, s)
+    probability_below, excess_over_median = _tables_by_quotient(radius_over_median)
 
     # The edges between shells are every third candidate. The probability of a shell is
     # the difference of P(x ≤ r) at its two edges; the outermost shell has no outer edge
     # and the innermost one no inner edge.
     edge_candidates = _CANDIDATES_PER_SHELL * np.arange(1, shells.n_shells)
-    column_of_edge = candidates[:, None] - edge_candidates + n_candidates
+    column_of_edge = candidates - edge_candidates + n_candidates
     probability_below_edges = probability_below[:, column_of_edge]
     shell_shares = -np.diff(probability_below_edges, prepend=1.0, append=0.0, axis=-1)
 
-    # E[x; x > r] and E(x − r)₊, both in units of the median. The Pochhammer symbol
-    # poch(a, h) is Γ(a + h)/Γ(a).
+    # Multiplying by the median gives the excess in units of the outermost radius.
+    column_of_radius = candidates - candidates.T + n_candidates
+    medians = shells.ratio ** -(candidates / _CANDIDATES_PER_SHELL)
+    mean_excess = excess_over_median[:, column_of_radius] * medians
+    return DistanceLaws(shell_shares, mean_excess)
+
+
+def _tables_by_quotient(
+    radius_over_median: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tabulate P(x ≤ r) and E(x − r)₊/M for quotients r/M, by `distance_laws`' formulas.
+
+    Parameters
+    ----------
+    radius_over_median : array of shape (quotients,)
+        Radii r in units of the median M.
+
+    Returns
+    -------
+    probability_below, excess_over_median : arrays of shape (laws, quotients)
+        P(x ≤ r), and E(x − r)₊ in units of the median.
+    """
+    order = _LAW_ORDERS[:, np.newaxis]
+    shape = (_LAW_POWERS / _LAW_ORDERS)[:, np.newaxis]
+    gamma_median = gammaincinv(shape, 0.5)
+    s = gamma_median * radius_over_median**order
+    # E[x; x > r] in units of M. The Pochhammer symbol poch(a, h) is Γ(a + h)/Γ(a).
     mean_beyond = (
         poch(shape, 1 / order)
         * gamma_median ** (-1 / order)
         * gammaincc(shape + 1 / order, s)
     )
     excess_over_median = mean_beyond - radius_over_median * gammaincc(shape, s)
-
-    # Multiplying by the median gives the excess in units of the outermost radius.
-    column_of_radius = candidates[:, None] - candidates + n_candidates
-    medians = shells.ratio ** -(candidates[:, None] / _CANDIDATES_PER_SHELL)
-    mean_excess = excess_over_median[:, column_of_radius] * medians
-    return DistanceLaws(shell_shares, mean_excess)
+    return gammainc(shape, s), excess_over_median

@@ -495,24 +495,60 @@ def likeliest_bin(
     """
     n_pairs = noisy_weights.shape[-1] - 1
     center = noisy_weights.shape[-1] // 2
-    std = np.asarray(noise_std)[..., None]
+    std = np.asarray(noise_std)[..., np.newaxis]
     gain, expected_gain = _gain_over_center(noisy_weights, std, n, noise_kind)
 
     # The more pairs compete, the larger is the gain that one of them has by chance.
-    offset = np.arange(n_pairs) - center
-    pairs_as_near = 2 * np.where(offset < 0, -offset, offset + 1)
     can_tell_apart = expected_gain > 2 * log(n_pairs)
-    competitors = np.where(can_tell_apart, pairs_as_near, n_pairs)
+    competitors = np.where(can_tell_apart, _pairs_as_near(n_pairs, center), n_pairs)
     penalized_gain = gain - 2 * np.log(competitors)
 
     # The best pair of edges, and where between the two the records are.
-    best_pair = np.argmax(penalized_gain, axis=-1)[..., None]
-    best_gain = np.take_along_axis(penalized_gain, best_pair, -1)[..., 0]
+    best_pair = np.argmax(penalized_gain, axis=-1)
+    best_gain = _entry_of_pair(penalized_gain, best_pair)
     weights = np.maximum(noisy_weights, 0.0)
-    lower_weight = np.take_along_axis(weights[..., :-1], best_pair, -1)[..., 0]
-    upper_weight = np.take_along_axis(weights[..., 1:], best_pair, -1)[..., 0]
+    lower_weight = _entry_of_pair(weights[..., :-1], best_pair)
+    upper_weight = _entry_of_pair(weights[..., 1:], best_pair)
     position = _position_between_edges(lower_weight, upper_weight, noise_kind)
-    return np.where(best_gain > 0, best_pair[..., 0] - center + position, 0.0)
+    return np.where(best_gain > 0, best_pair - center + position, 0.0)
+
+
+def _pairs_as_near(n_pairs: int, center: int) -> np.ndarray:
+    """Return how many pairs of edges are at most as far from the center as each pair.
+
+    Parameters
+    ----------
+    n_pairs : int
+        The number of pairs of neighboring edges.
+    center : int
+        The number of the center's edge, which is the lower one of its pair.
+
+    Returns
+    -------
+    array of shape (n_pairs,)
+        Even numbers: 2 for the two pairs that contain the center.
+    """
+    offset = np.arange(n_pairs) - center
+    return 2 * np.where(offset < 0, -offset, offset + 1)
+
+
+def _entry_of_pair(values: np.ndarray, pair: np.ndarray) -> np.ndarray:
+    """Return one entry of the last axis of an array, for each of several histograms.
+
+    Parameters
+    ----------
+    values : array of shape (…, pairs)
+        A number for each pair of edges.
+    pair : int array of shape (…)
+        The number of a pair in each histogram.
+
+    Returns
+    -------
+    array of shape (…)
+        The number of that pair.
+    """
+    entries = np.take_along_axis(values, pair[..., np.newaxis], axis=-1)
+    return entries[..., 0]
 
 
 def _gain_over_center(
@@ -550,20 +586,21 @@ def _gain_over_center(
     lower = np.maximum(y_lower, 0.0)
     upper = np.maximum(y_upper, 0.0)
 
-    if noise_kind == "laplace":
-        # Laplace noise of standard deviation σ has the scale σ/√2.
-        upper_weight = upper / np.maximum(lower + upper, _TINY)
-        inverse_scale = sqrt(2) / std
-        log_likelihood = inverse_scale * (
-            _laplace_gain(y_lower, n * (1 - upper_weight))
-            + _laplace_gain(y_upper, n * upper_weight)
-        )
-        log_likelihood_at_center = inverse_scale * _laplace_gain(y_center, n)
-        expected_gain = inverse_scale * n
-    else:
-        log_likelihood = n / std**2 * np.sqrt(upper**2 + lower**2)
-        log_likelihood_at_center = n / std**2 * y_center
+    if noise_kind == "gaussian":
+        likelihood_factor = n / std**2
+        log_likelihood = likelihood_factor * np.sqrt(upper**2 + lower**2)
+        log_likelihood_at_center = likelihood_factor * y_center
         expected_gain = (n / std) ** 2 / 2
+        return log_likelihood - log_likelihood_at_center, expected_gain
+
+    # Laplace noise of standard deviation σ has the scale σ/√2.
+    inverse_scale = sqrt(2) / std
+    upper_weight = upper / np.maximum(lower + upper, _TINY)
+    gain_of_lower = _laplace_gain(y_lower, n * (1 - upper_weight))
+    gain_of_upper = _laplace_gain(y_upper, n * upper_weight)
+    log_likelihood = inverse_scale * (gain_of_lower + gain_of_upper)
+    log_likelihood_at_center = inverse_scale * _laplace_gain(y_center, n)
+    expected_gain = inverse_scale * n
     return log_likelihood - log_likelihood_at_center, expected_gain
 
 

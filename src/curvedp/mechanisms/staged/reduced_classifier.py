@@ -436,6 +436,32 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         return float(np.mean(error_rates))
 
 
+def _in_columns_of_class(
+    features: np.ndarray, class_index: np.ndarray, n_classes: int
+) -> np.ndarray:
+    """Return rows with one block of columns per class, zero but for the record's class.
+
+    The sum of these rows has the sum of the features of each class.
+
+    Parameters
+    ----------
+    features : array of shape (n, features)
+        The features of the records.
+    class_index : array of int, shape (n,)
+        The class of each record.
+    n_classes : int
+        The number of classes.
+
+    Returns
+    -------
+    array of shape (n, n_classes·features)
+        The rows.
+    """
+    is_of_class = np.eye(n_classes)[class_index]
+    blocks = is_of_class[:, :, np.newaxis] * features[:, np.newaxis, :]
+    return np.asarray(blocks.reshape(len(features), -1))
+
+
 class ReducedMeans(ReducedMechanism):
     """A classifier that chooses the class whose mean feature vector is nearest.
 
@@ -455,9 +481,6 @@ class ReducedMeans(ReducedMechanism):
         radius: float,
     ) -> WeightsAndBias:
         """Release the sum of features of each class, and return the nearest-mean rule.
-
-        A record is then predicted to be of the class with the nearest mean of features,
-        which is a linear rule.
 
         Parameters
         ----------
@@ -491,11 +514,8 @@ class ReducedMeans(ReducedMechanism):
             class_index : array of int, shape (n,)
                 Their classes.
             """
-            rows = clip_rows(reduction.features_of(matrices), radius)
-            one_hot = np.eye(n_classes)[class_index]
-            # Outer products of shape (records, classes, features), then flat rows.
-            by_class = one_hot[:, :, None] * rows[:, None, :]
-            return np.asarray(by_class.reshape(len(rows), -1))
+            features = clip_rows(reduction.features_of(matrices), radius)
+            return _in_columns_of_class(features, class_index, n_classes)
 
         # A public power of two, so that the grid is fine in any unit of the features.
         unit = 2.0 ** ceil(log2(radius))
@@ -506,7 +526,8 @@ class ReducedMeans(ReducedMechanism):
             exact_sums.sensitivity / unit,
             exact_sums.values / unit,
         )
-        means = unit * sums.reshape(n_classes, n_features) / class_shares[:, None]
+        sums_by_class = unit * sums.reshape(n_classes, n_features)
+        means = sums_by_class / class_shares[:, np.newaxis]
         # On average the noise adds this number to |m|², so it is subtracted.
         noise_square = n_features * (unit * noise_std / class_shares) ** 2
         squared_lengths = (means**2).sum(axis=1) - noise_square
@@ -647,14 +668,24 @@ def _softmax_gradients(
         intercepts = np.full((len(features), 1), _INTERCEPT)
         rows = np.concatenate([features, intercepts], axis=1)
 
-        scores = rows @ coefficients.T
-        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-        probabilities = exponentials / exponentials.sum(axis=1, keepdims=True)
-        residuals = probabilities - np.eye(len(coefficients))[class_index]
-        outer_products = residuals[:, :, None] * rows[:, None, :]
+        is_of_class = np.eye(len(coefficients))[class_index]
+        residuals = _softmax(rows @ coefficients.T) - is_of_class
+        outer_products = residuals[:, :, np.newaxis] * rows[:, np.newaxis, :]
         return clip_rows(outer_products.reshape(len(rows), -1), 1.0)
 
     return gradients
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    """Return the probabilities of classes, in proportion to e^score.
+
+    Parameters
+    ----------
+    scores : array of shape (n, classes)
+        The score of each class, for each record.
+    """
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
 def candidate_classifiers(

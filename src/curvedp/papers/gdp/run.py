@@ -70,21 +70,10 @@ def gdp_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
         utility_sigma = [0.25, 1.0, 3.0]
         m, replicates, runs = 20, 2, 60
 
-    figures: dict[str, Any] = {"sigma": sigma}
-    figures["circle"] = {
-        "algorithm1": [algorithm1_estimate(s, SENSITIVITY, 1000) for s in sigma],
-        "exact": [float(gaussian_profile(1, 1, s, SENSITIVITY).mu) for s in sigma],
-        "algorithm2": [
-            replicate(circle_losses(s), s, math.pi / (2 * s * s), m, replicates, rng)
-            for s in sigma
-        ],
-    }
-    figures["line"] = {
-        "exact": [1 / s for s in sigma],
-        "algorithm2": [
-            replicate(line_losses(s), s, _line_eps_max(s), m, replicates, rng)
-            for s in sigma
-        ],
+    figures: dict[str, Any] = {
+        "sigma": sigma,
+        "circle": circle_panel(sigma, m, replicates, rng),
+        "line": line_panel(sigma, m, replicates, rng),
     }
     # E1: what μ hides, at the example of the errata.
     figures["delta"] = {
@@ -98,6 +87,53 @@ def gdp_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
         figures[space]["algorithm2_bias"] = biases
     figures["summary"] = summary(figures)
     return figures, draw(figures)
+
+
+def circle_panel(
+    sigma: list[float], m: int, replicates: int, rng: np.random.Generator
+) -> dict[str, list[Any]]:
+    """Return μ on the circle for each σ: by both algorithms, and the exact value.
+
+    Parameters
+    ----------
+    sigma : list of float
+        The scales of the Gaussian.
+    m, replicates : int
+        The number of batches of a run of Algorithm 2, and of its runs.
+    rng : numpy.random.Generator
+        The source of randomness.
+    """
+    return {
+        "algorithm1": [algorithm1_estimate(s, SENSITIVITY, 1000) for s in sigma],
+        "exact": [float(gaussian_profile(1, 1, s, SENSITIVITY).mu) for s in sigma],
+        "algorithm2": [
+            replicate(circle_losses(s), s, math.pi / (2 * s * s), m, replicates, rng)
+            for s in sigma
+        ],
+    }
+
+
+def line_panel(
+    sigma: list[float], m: int, replicates: int, rng: np.random.Generator
+) -> dict[str, list[Any]]:
+    """Return μ on the line for each σ: by Algorithm 2, and the exact value.
+
+    Parameters
+    ----------
+    sigma : list of float
+        The scales of the Gaussian.
+    m, replicates : int
+        The number of batches of a run of Algorithm 2, and of its runs.
+    rng : numpy.random.Generator
+        The source of randomness.
+    """
+    return {
+        "exact": [1 / s for s in sigma],
+        "algorithm2": [
+            replicate(line_losses(s), s, _line_eps_max(s), m, replicates, rng)
+            for s in sigma
+        ],
+    }
 
 
 def _line_eps_max(sigma: float) -> float:
@@ -307,34 +343,62 @@ def utility(
     for s in sigma:
         gaussian = RiemannianGaussian(sphere, s)
         mu = float(gaussian.profile(printed).mu)
+        estimated_mu, epsilon = _printed_calibration(s, printed, m, rng)
 
-        # The paper's recipe. No ε_max is printed for S²; this is Algorithm 1's.
-        losses = loss_sampler(1, 2, s, printed)
-        eps_max = math.pi * printed / (2 * s * s)
-        estimate = algorithm2_estimate(losses, s, eps_max, rng, m=m).mu
-        # Every ε-DP mechanism is μ-GDP with e^ε = Φ(μ/2)/Φ(−μ/2).
-        epsilon = math.log(ndtr(estimate / 2) / ndtr(-estimate / 2))
-
-        tighter = GaussianMechanism.calibrated(sphere, tight, GDP(mu))
-        tighter_laplace = LaplaceMechanism.calibrated(sphere, tight, GDP(mu))
+        tight_gaussian = GaussianMechanism.calibrated(sphere, tight, GDP(mu))
+        tight_laplace = LaplaceMechanism.calibrated(sphere, tight, GDP(mu))
         exact_laplace = LaplaceMechanism.calibrated(sphere, printed, GDP(mu))
         result["mu"].append(mu)
-        result["printed"]["mu"].append(estimate)
+        result["printed"]["mu"].append(estimated_mu)
         result["printed"]["epsilon"].append(epsilon)
-        result["corrected"]["sigma"].append(tighter.sigma)
+        result["corrected"]["sigma"].append(tight_gaussian.sigma)
+        # The Gaussian and the Laplace law of each calibration.
         laws = {
             "printed": (gaussian, RiemannianLaplace(sphere, printed / epsilon)),
             "same_sensitivity": (gaussian, exact_laplace.noise_law),
-            "corrected": (tighter.noise_law, tighter_laplace.noise_law),
+            "corrected": (tight_gaussian.noise_law, tight_laplace.noise_law),
         }
         for calibration, pair in laws.items():
             for kind, law in zip(KINDS, pair, strict=True):
                 result[calibration][kind].append(errors(law, means, rng))
+
     for calibration in CALIBRATIONS:
         rows = result[calibration]
         pairs = zip(rows["laplace"], rows["gaussian"], strict=True)
-        rows["ratio"] = [first["exact"] / second["exact"] for first, second in pairs]
+        rows["ratio"] = [
+            laplace["exact"] / gaussian_errors["exact"]
+            for laplace, gaussian_errors in pairs
+        ]
     return result
+
+
+def _printed_calibration(
+    sigma: float, sensitivity: float, m: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return the paper's μ of Gaussian noise on S², and the ε of Laplace noise for it.
+
+    Parameters
+    ----------
+    sigma : float
+        The scale of the Gaussian.
+    sensitivity : float
+        The sensitivity of the mean.
+    m : int
+        The number of batches of Algorithm 2.
+    rng : numpy.random.Generator
+        The source of randomness.
+
+    Returns
+    -------
+    mu, epsilon : float
+        The estimate of Algorithm 2, and the ε whose mechanisms are all μ-GDP.
+    """
+    # No ε_max is printed for S²; this is Algorithm 1's.
+    eps_max = math.pi * sensitivity / (2 * sigma * sigma)
+    losses = loss_sampler(1, 2, sigma, sensitivity)
+    mu = algorithm2_estimate(losses, sigma, eps_max, rng, m=m).mu
+    # Every ε-DP mechanism is μ-GDP with e^ε = Φ(μ/2)/Φ(−μ/2).
+    return mu, math.log(ndtr(mu / 2) / ndtr(-mu / 2))
 
 
 def ball_data(runs: int, rng: np.random.Generator) -> np.ndarray:

@@ -222,13 +222,13 @@ def claim_4_largest_order(
         slope = 2 / 3 * 16 * clip[1] ** 2 * r * math.log(n) * (1 + r)
         return slope / (1 - slope) if slope < 1 else math.inf
 
-    def allowed_less_order(order: float) -> float:
-        """Return the right side of the condition less the left one; it falls with λ."""
+    def allowed_minus_order(order: float) -> float:
+        """Return the right side of the condition minus the left one; it falls with λ."""
         return 2 / 3 * r * math.log(n / ((order + 1) * (1 + r))) - order
 
-    if allowed_less_order(0.0) <= 0:
+    if allowed_minus_order(0.0) <= 0:
         return 0.0
-    return float(brentq(allowed_less_order, 0.0, float(n)))
+    return float(brentq(allowed_minus_order, 0.0, float(n)))
 
 
 def claim_4_applies(

@@ -477,6 +477,7 @@ class Comparison:
         )
         sigma = max(claimed_sigma, math.sqrt(12) * clips[1])
 
+        # Run epoch by epoch, and record the risk after some of them.
         rng = np.random.default_rng(seed)
         point = self.case.start
         calls: list[float] = []

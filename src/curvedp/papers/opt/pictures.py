@@ -175,6 +175,7 @@ def draw_added_time(figures: dict[str, Any]) -> Figure:
     for axes, name in zip(panels, PRINTED_SECONDS, strict=True):
         row = figures[name]
         by_han_et_al, by_the_paper = PRINTED_SECONDS[name]
+        # Seconds and color of each dot, by its label.
         dots = {
             "printed: Han et al. (2022)": (by_han_et_al, GREY),
             "a basis, extrapolated from a few draws": (row["added by a basis"], BLUE),
@@ -186,26 +187,38 @@ def draw_added_time(figures: dict[str, Any]) -> Figure:
             "ours, added": (max(row["added"], 1e-2), RED),
             "ours, the run without privacy": (row["without privacy"], ORANGE),
         }
-        for height, (seconds, color) in enumerate(dots.values()):
-            axes.plot(seconds, height, "o", ms=9, color=color)
-            axes.annotate(
-                _duration(seconds),
-                (seconds, height),
-                (9, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=9,
-            )
-        axes.set_yticks(range(len(dots)), list(dots), fontsize=9)
+        _draw_dots(axes, dots)
         axes.set_title(f"{name}, 3·10⁵ steps", fontsize=10)
-        all_seconds = [seconds for seconds, _ in dots.values()]
-        # The room at the right is for the texts beside the dots.
-        limits = (min(all_seconds) / 3, max(all_seconds) * 40)
-        axes.set(
-            xscale="log", xlabel="seconds", xlim=limits, ylim=(len(dots) - 0.4, -0.6)
-        )
         style_axes(axes)
     return picture
+
+
+def _draw_dots(axes: Axes, dots: dict[str, tuple[float, str]]) -> None:
+    """Draw one dot for each number of seconds, with its duration as text.
+
+    Parameters
+    ----------
+    axes : Axes
+        The panel to draw in.
+    dots : dict
+        Seconds and color of each dot, by its label, from the top down.
+    """
+    for height, (seconds, color) in enumerate(dots.values()):
+        axes.plot(seconds, height, "o", ms=9, color=color)
+        axes.annotate(
+            _duration(seconds),
+            (seconds, height),
+            (9, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+        )
+    axes.set_yticks(range(len(dots)), list(dots), fontsize=9)
+
+    # The room at the right is for the texts next to the dots.
+    all_seconds = [seconds for seconds, _ in dots.values()]
+    limits = (min(all_seconds) / 3, max(all_seconds) * 40)
+    axes.set(xscale="log", xlabel="seconds", xlim=limits, ylim=(len(dots) - 0.4, -0.6))
 
 
 def _duration(seconds: float) -> str:

@@ -223,6 +223,7 @@ def opt_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
         for reading in NORM_READINGS
     }
 
+    # Single numbers that docs/reproductions.md quotes.
     exchanged = NORM_READINGS["exchanged"][0]
     splits = {"optimized": None, "half": 0.5}
     figures["exchanged, displayed conversion, δ = 1.3·10⁻⁴"] = {
@@ -308,14 +309,8 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     from curvedp.optim import FrechetMeanProblem, LeadingEigenvectorProblem
     from curvedp.papers.opt.timing import seconds_with_and_without_privacy
 
-    # Random records for both problems.
-    steps = TABLE_2_STEPS if setting.full else 2_000
-    rng = np.random.default_rng(1)
-    factors = rng.normal(size=(2000, 11, 33))
-    covariances = factors @ factors.swapaxes(1, 2) / 33
-    vectors = rng.normal(size=(2000, 786))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     # Problem, records and start of each case.
+    covariances, vectors = _random_records()
     cases = {
         "SPD 11 × 11": (
             FrechetMeanProblem(SPDAffineInvariant(11)),
@@ -326,23 +321,19 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     }
 
     # Seconds of all methods, for the number of steps of the paper's table.
+    steps = TABLE_2_STEPS if setting.full else 2_000
     figures: dict[str, Any] = {"steps": steps}
     for name, (problem, data, start) in cases.items():
         without_privacy, with_privacy = (
             seconds * TABLE_2_STEPS / steps
             for seconds in seconds_with_and_without_privacy(problem, data, start, steps)
         )
-        methods = samplers(problem.manifold)
-        basis_sampler = methods.get("gram_schmidt", methods["explicit"])
-        basis_seconds = seconds_per_draw(problem.manifold, basis_sampler, 0)
-        chains = metropolis_timing(problem.manifold, 20 if setting.full else 2)
+        n_chains = 20 if setting.full else 2
         figures[name] = {
             "without privacy": without_privacy,
             "with privacy": with_privacy,
             "added": with_privacy - without_privacy,
-            "added by a basis": basis_seconds * TABLE_2_STEPS,
-            "added by Metropolis–Hastings": chains["seconds per draw"] * TABLE_2_STEPS,
-            "mean square of a chain": chains["mean square per dimension"],
+            **_seconds_of_other_samplers(problem.manifold, n_chains),
         }
     figures["hours"] = {
         f"{name}, {method}": figures[name][f"added by {method}"] / 3600
@@ -350,6 +341,44 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
         for method in ("a basis", "Metropolis–Hastings")
     }
     return figures, draw_added_time(figures)
+
+
+def _random_records() -> tuple[np.ndarray, np.ndarray]:
+    """Return 2000 random covariance matrices of size 11, and 2000 unit vectors of R^786."""
+    rng = np.random.default_rng(1)
+    factors = rng.normal(size=(2000, 11, 33))
+    covariances = factors @ factors.swapaxes(1, 2) / 33
+    vectors = rng.normal(size=(2000, 786))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return covariances, vectors
+
+
+def _seconds_of_other_samplers(manifold: Manifold, n_chains: int) -> dict[str, float]:
+    """Return the seconds that other samplers of noise would add to Table 2.
+
+    They are extrapolated from a few draws and a few chains.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        The manifold of the problem.
+    n_chains : int
+        The number of Metropolis–Hastings chains that are timed.
+
+    Returns
+    -------
+    dict
+        The seconds added by a basis and by chains, and the mean square of a chain.
+    """
+    methods = samplers(manifold)
+    basis_sampler = methods.get("gram_schmidt", methods["explicit"])
+    basis_seconds = seconds_per_draw(manifold, basis_sampler, 0)
+    chains = metropolis_timing(manifold, n_chains)
+    return {
+        "added by a basis": basis_seconds * TABLE_2_STEPS,
+        "added by Metropolis–Hastings": chains["seconds per draw"] * TABLE_2_STEPS,
+        "mean square of a chain": chains["mean square per dimension"],
+    }
 
 
 def opt_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:

@@ -348,21 +348,22 @@ def generalized_gaussian_hellinger(
     """
     n = _validate.within("power", power, 1, math.inf, open_high=True)
     # In units of σ, p is centered at −shift/2 and q at shift/2. The integrand is even,
-    # so half of it is integrated, and smooth but at the centers, where panels end.
+    # so half of it is integrated. It is smooth except at the centers, where panels end.
     shift = _validate.length("sensitivity", sensitivity)
     shift /= _validate.length("scale", scale)
-    normalizer = math.exp(-gammaln(1 + 1 / n)) / 2
     reach = shift / 2 + 90 ** (1 / n)  # beyond, densities are below e^{−90}
-    inner_cuts = np.linspace(0, shift / 2, 65)
-    outer_cuts = np.linspace(shift / 2, reach, 257)
-    cuts = np.unique(np.concatenate([inner_cuts, outer_cuts]))
-    widths = np.diff(cuts)[:, None]
-    x = cuts[:-1, None] + widths * _NODES
+    inner_edges = np.linspace(0, shift / 2, 65)
+    outer_edges = np.linspace(shift / 2, reach, 257)
+    edges = np.unique(np.concatenate([inner_edges, outer_edges]))
+    widths = np.diff(edges)[:, None]
+    x = edges[:-1, None] + widths * _NODES
 
     # (√p − √q)² = q·(1 − √(p/q))², without the normalizer.
-    near = np.abs(x - shift / 2) ** n / 2
-    far = (x + shift / 2) ** n / 2
-    squared_difference = np.exp(-2 * near) * np.expm1(near - far) ** 2
+    half_exponent_of_q = np.abs(x - shift / 2) ** n / 2
+    half_exponent_of_p = (x + shift / 2) ** n / 2
+    relative_difference = np.expm1(half_exponent_of_q - half_exponent_of_p)
+    squared_difference = np.exp(-2 * half_exponent_of_q) * relative_difference**2
+    normalizer = math.exp(-gammaln(1 + 1 / n)) / 2
     integral = float(np.sum(widths * _WEIGHTS * squared_difference))
     chord = math.sqrt(2 * normalizer * integral)
     angle: float = round_up(4 * math.asin(min(chord / 2, math.sqrt(0.5))), 1e-10)
@@ -585,14 +586,34 @@ def mean_square_radius(curvature: float, dim: int, sigma: float) -> float:
         mode = _mode(d, sigma, root, end if is_sphere else largest, is_sphere=is_sphere)
     with np.errstate(divide="ignore"):
         peak = float(log_density(np.float64(mode))) if d > 1 else 0.0
-        left = _negligible_radius(log_density, mode, peak, -1, 0.0)
-        right = _negligible_radius(log_density, mode, peak, 1, end)
-        cuts = np.unique(
-            np.concatenate([np.linspace(left, mode, 33), np.linspace(mode, right, 33)])
-        )
-        widths = np.diff(cuts)[:, None]
-        r = cuts[:-1, None] + widths * _NODES
-        weight = widths * _WEIGHTS * np.exp(log_density(r) - peak)
+        return _mean_square(log_density, mode, peak, end)
+
+
+def _mean_square(
+    log_density: Callable[[Any], Any], mode: float, peak: float, end: float
+) -> float:
+    """Return E r² of a log-concave density on (0, end), by quadrature.
+
+    Parameters
+    ----------
+    log_density : callable
+        The logarithm of the density, as a function of the radius r.
+    mode, peak : float
+        The mode, and the log-density there.
+    end : float
+        The end of the support; it may be infinite.
+    """
+    # Panels from where the density is negligible to the mode, and beyond it.
+    left = _negligible_radius(log_density, mode, peak, -1, 0.0)
+    right = _negligible_radius(log_density, mode, peak, 1, end)
+    below_mode = np.linspace(left, mode, 33)
+    above_mode = np.linspace(mode, right, 33)
+    edges = np.unique(np.concatenate([below_mode, above_mode]))
+
+    # Rows are panels, columns are nodes.
+    widths = np.diff(edges)[:, None]
+    r = edges[:-1, None] + widths * _NODES
+    weight = widths * _WEIGHTS * np.exp(log_density(r) - peak)
     return float(np.sum(weight * r * r) / np.sum(weight))
 
 

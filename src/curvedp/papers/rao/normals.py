@@ -1,11 +1,12 @@
-"""Rao's distance of multivariate normal laws, and a test by it. The distance is the
-length of the shortest path of normal laws in the Fisher metric. No closed form is known
-for more than one dimension, so a geodesic to the second law is searched for.
+"""Rao's distance of multivariate normal laws, and a test that uses it. The distance is
+the length of the shortest path of normal laws in the Fisher metric. It has no known
+closed form in more than one dimension, so it is found by a search for the geodesic from
+one law to the other.
 
 The Rao paper has the distance of one-dimensional normals in closed form. In higher
 dimensions the geodesics from a given law have a closed form (Calvo and Oller 1991,
-Eriksen 1987). So the distance is found by shooting: the initial velocity is searched
-for with which the geodesic ends at the second law.
+Eriksen 1987). So the distance is found by shooting: the search is for the initial
+velocity with which the geodesic ends at the second law.
 """
 
 import math
@@ -98,34 +99,38 @@ def normal_distance(
     covariance = np.linalg.solve(factor, half_way.T)
     precision = np.linalg.inv((covariance + covariance.T) / 2)
 
-    dim = len(first)
-    rows, columns = np.triu_indices(dim)
+    velocity = _shoot(shift, precision)
+    scale = 1 + float(np.max(np.abs(precision)))
+    if not np.max(np.abs(_end_error(velocity, shift, precision))) <= _TOLERANCE * scale:
+        raise ParameterError("no geodesic to the second law was found")
+    a, b = _unpack_velocity(velocity, len(shift))
+    return math.sqrt(float(a @ a) + float(np.sum(b * b)) / 2)
 
-    def unpack_velocity(unknowns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a and B from the vector of a and the upper triangle of B."""
-        b = np.zeros((dim, dim))
-        b[rows, columns] = unknowns[dim:]
-        b[columns, rows] = unknowns[dim:]
-        return unknowns[:dim], b
 
-    def end_error(unknowns: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        """Return the errors of Σ(1)⁻¹μ(1) and Σ(1)⁻¹, compared with N(mean, Σ₂)."""
-        a, b = unpack_velocity(unknowns)
-        generator = np.zeros((2 * dim + 1, 2 * dim + 1))
-        generator[:dim, :dim] = -b
-        generator[:dim, dim] = generator[dim, :dim] = a
-        generator[dim, dim + 1 :] = generator[dim + 1 :, dim] = -a
-        generator[dim + 1 :, dim + 1 :] = b
-        end = expm(generator)
+def _shoot(shift: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    """Return the velocity at N(0, I) of the geodesic to N(shift, precision⁻¹).
 
-        precision_error = (end[:dim, :dim] - precision)[rows, columns]
-        mean_error = end[:dim, dim] - precision @ mean
-        return np.concatenate([mean_error, precision_error])
+    Newton's method is run in stages: the mean of the second law is moved from 0, where
+    the velocity is known, to its place.
 
+    Parameters
+    ----------
+    shift : array of shape (d,)
+        The mean of the second law.
+    precision : array of shape (d, d)
+        The inverse of its covariance.
+
+    Returns
+    -------
+    array of shape (d + d(d + 1)/2,)
+        The vector a and the upper triangle of B; where the search has failed, a velocity
+        with another end.
+    """
     # With equal means the geodesic is that of covariances: a = 0 and B = log Σ₂.
+    dim = len(shift)
     values, vectors = np.linalg.eigh(precision)
     log_covariance = -(vectors * np.log(values)) @ vectors.T
-    unknowns = np.concatenate([np.zeros(dim), log_covariance[rows, columns]])
+    velocity = np.concatenate([np.zeros(dim), log_covariance[np.triu_indices(dim)]])
 
     # About two stages for each unit of either Mahalanobis distance of the means, so
     # that Newton's method starts near its solution in every stage.
@@ -133,15 +138,51 @@ def normal_distance(
     n_stages = 1 + math.ceil(2 * mahalanobis)
     for stage in range(1, n_stages + 1):
         mean = shift * stage / n_stages
-        solution = root(end_error, unknowns, args=(mean,), tol=1e-13)
-        unknowns = solution.x
+        velocity = root(_end_error, velocity, args=(mean, precision), tol=1e-13).x
+    return velocity
 
-    # The length of the geodesic, if it ends at the second law.
-    scale = 1 + float(np.max(np.abs(precision)))
-    if not np.max(np.abs(end_error(unknowns, shift))) <= _TOLERANCE * scale:
-        raise ParameterError("no geodesic to the second law was found")
-    a, b = unpack_velocity(unknowns)
-    return math.sqrt(float(a @ a) + float(np.sum(b * b)) / 2)
+
+def _unpack_velocity(velocity: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a and B from the vector of a and the upper triangle of B."""
+    rows, columns = np.triu_indices(dim)
+    b = np.zeros((dim, dim))
+    b[rows, columns] = velocity[dim:]
+    b[columns, rows] = velocity[dim:]
+    return velocity[:dim], b
+
+
+def _end_error(
+    velocity: np.ndarray, mean: np.ndarray, precision: np.ndarray
+) -> np.ndarray:
+    """Return how far the geodesic from N(0, I) ends from N(mean, precision⁻¹).
+
+    Parameters
+    ----------
+    velocity : array of shape (d + d(d + 1)/2,)
+        The vector a and the upper triangle of B.
+    mean : array of shape (d,)
+        μ, the mean at which the geodesic should end.
+    precision : array of shape (d, d)
+        Σ⁻¹, the inverse covariance at which it should end.
+
+    Returns
+    -------
+    array, of the shape of `velocity`
+        The errors of Σ(1)⁻¹μ(1) and of the upper triangle of Σ(1)⁻¹.
+    """
+    # The matrix A of `normal_distance`, whose exponential has the end in its blocks.
+    dim = len(mean)
+    a, b = _unpack_velocity(velocity, dim)
+    generator = np.zeros((2 * dim + 1, 2 * dim + 1))
+    generator[:dim, :dim] = -b
+    generator[:dim, dim] = generator[dim, :dim] = a
+    generator[dim, dim + 1 :] = generator[dim + 1 :, dim] = -a
+    generator[dim + 1 :, dim + 1 :] = b
+    end = expm(generator)
+
+    precision_error = (end[:dim, :dim] - precision)[np.triu_indices(dim)]
+    mean_error = end[:dim, dim] - precision @ mean
+    return np.concatenate([mean_error, precision_error])
 
 
 def _check_law(

@@ -101,15 +101,14 @@ def metric_losses(n: int, cells: int, uniform_share: float) -> dict[str, float]:
         density = cluster + normal_density(last_record, _BANDWIDTH) / n
         length_factors.append(np.sqrt((1 - uniform_share) * density + uniform))
 
-    # The densities of reports for both data sets, at ε = 1.
+    # The densities of reports for both data sets, at ε = 1, on the points of the grid.
     sensitivity = 2 / n * max(float(factor.max()) for factor in length_factors)
     origin = int(np.argmin(x**2 + y**2))
     log_densities = []
     for factor in length_factors:
         distance = _grid_distances(factor, cells, origin)
-        # Normalized by the sum over the grid.
-        weight = np.exp(-distance / sensitivity)
-        log_densities.append(-distance / sensitivity - math.log(float(weight.sum())))
+        log_weight = -distance / sensitivity
+        log_densities.append(log_weight - math.log(float(np.exp(log_weight).sum())))
     loss = np.abs(log_densities[0] - log_densities[1])
     return {
         "largest": float(loss.max()),

@@ -86,6 +86,21 @@ def basis_of_tangent_space(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.array(rows)
 
 
+def _projection_matrix(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the matrix of `project_to_tangent_space`, for flattened matrices.
+
+    Parameters
+    ----------
+    left, right : array of shape (m, r), array of shape (n, r)
+        A and B, of full rank.
+    """
+    m, n = len(left), len(right)
+    unit_matrices = np.eye(m * n).reshape(-1, m, n)
+    return np.array(
+        [project_to_tangent_space(left, right, unit).ravel() for unit in unit_matrices]
+    )
+
+
 def _inverse_root(gram: np.ndarray) -> np.ndarray:
     """Return G^{−1/2} of a symmetric positive definite matrix G."""
     values, vectors = np.linalg.eigh(gram)
@@ -177,10 +192,7 @@ def low_rank(full: bool) -> dict[str, Any]:
     # Isotropic noise of the tangent space has its projection matrix as covariance.
     noise_map = basis_of_tangent_space(left, right)
     covariance = noise_map.T @ noise_map
-    unit_matrices = np.eye(m * n).reshape(-1, m, n)
-    projection = np.array(
-        [project_to_tangent_space(left, right, unit).ravel() for unit in unit_matrices]
-    )
+    projection = _projection_matrix(left, right)
     factor_noise = noise_of_factors(left, right)
     figures: dict[str, Any] = {
         "change of a gradient with the factors": gradient_change,

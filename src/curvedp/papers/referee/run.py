@@ -83,7 +83,8 @@ def contraction(
     z[1, ::2] = z[0, ::2] + small_steps
     p = manifold.origin
     x, y = (
-        np.asarray(manifold.exp(p, manifold.from_coordinates(p, part))) for part in z
+        np.asarray(manifold.exp(p, manifold.from_coordinates(p, coordinates)))
+        for coordinates in z
     )
     lengths = np.linalg.norm(z[0] - z[1], axis=-1)
     return float(np.max(lengths / np.asarray(manifold.dist(x, y))))
@@ -307,12 +308,15 @@ def heat() -> dict[str, Any]:
         ("H³", renyi_hyperbolic, 2.0, ((0.2, 0.3), (1.0, 0.3))),
     ):
         for t, d in cases:
-            row = [renyi(a, t, d) / harnack(a, t, d, lower) for a in _ORDERS]
+            row = [
+                renyi(order, t, d) / harnack(order, t, d, lower) for order in _ORDERS
+            ]
             rows[f"{name}, t = {t:g}, d = {d:g}"] = row
             ratios += row
     rows["largest ratio"] = max(ratios)
     rows["H³ by the bound for Ric ≥ 0, t = 1"] = max(
-        renyi_hyperbolic(a, 1.0, 0.3) / harnack(a, 1.0, 0.3, 0.0) for a in _ORDERS
+        renyi_hyperbolic(order, 1.0, 0.3) / harnack(order, 1.0, 0.3, 0.0)
+        for order in _ORDERS
     )
     return rows
 
@@ -392,15 +396,9 @@ def rotations(samples: int) -> dict[str, float]:
     laplace_ratios, bingham_ratios = [], []
     identity, axis = np.eye(4)[0], np.eye(4)[1]
     for half_angle in (0.01, 0.2, 0.7, 1.3):
-        centers = (
-            identity,
-            math.cos(half_angle) * identity + math.sin(half_angle) * axis,
-        )
-        # The two eigenvectors, in the plane of the centers.
-        eigenvector_angles = half_angle / 2 + np.array([math.pi / 4, -math.pi / 4])
-        maximizers = np.zeros((2, 4))
-        maximizers[:, 0] = np.cos(eigenvector_angles)
-        maximizers[:, 1] = np.sin(eigenvector_angles)
+        other_center = math.cos(half_angle) * identity + math.sin(half_angle) * axis
+        centers = (identity, other_center)
+        maximizers = _bingham_maximizers(half_angle)
         points = np.vstack([quaternions, maximizers, *centers])
         cosines = [np.clip(np.abs(points @ center), 0, 1) for center in centers]
         # A rotation turns by twice the angle of its quaternion.
@@ -417,6 +415,23 @@ def rotations(samples: int) -> dict[str, float]:
         "Bingham, by the quaternions' angle": 2 * max(bingham_ratios),
         "Laplace's mass, any center": mass,
     }
+
+
+def _bingham_maximizers(half_angle: float) -> np.ndarray:
+    """Return the two quaternions at which two Bingham densities differ most.
+
+    They are eigenvectors of μμᵀ − ννᵀ, in the plane of the centers μ and ν.
+
+    Parameters
+    ----------
+    half_angle : float
+        The angle between the quaternions μ = 1 and ν, half that of the rotations.
+    """
+    angles = half_angle / 2 + np.array([math.pi / 4, -math.pi / 4])
+    maximizers = np.zeros((2, 4))
+    maximizers[:, 0] = np.cos(angles)
+    maximizers[:, 1] = np.sin(angles)
+    return maximizers
 
 
 # --- the picture

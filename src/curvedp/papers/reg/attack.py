@@ -90,29 +90,23 @@ def gradient_change(
     array of shape (rows,)
         The norm of the difference of the two records' clipped gradients.
     """
-    # The geodesic: p near the origin, and a velocity of at most the given speed.
     d = manifold.dim
-    origin = manifold.origin
-    near_origin = manifold.from_coordinates(origin, 0.3 * np.tanh(z[:, :d]))
-    p = manifold.exp(origin, near_origin)
-    w = z[:, d : 2 * d]
-    shortened = w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
-    v = manifold.from_coordinates(p, shortened)
+    p, v = _geodesic_of_row(manifold, z[:, : 2 * d], speed)
 
     # The clipped gradients of the record and of the one that replaces it.
-    sides = []
+    gradients = []
     for k in (0, 1):
-        share = np.clip(z[:, 2 * d + k], 0, 1)
-        x = predictor_range[0] + (predictor_range[1] - predictor_range[0]) * share
+        fraction = np.clip(z[:, 2 * d + k], 0, 1)
+        x = predictor_range[0] + (predictor_range[1] - predictor_range[0]) * fraction
         first = 2 * d + 2 + k * d
         residual = z[:, first : first + d]
         # Residuals are longer than the clipping norm, so that they are clipped.
         residual = (
             1.2 * clip * residual / np.linalg.norm(residual, axis=1, keepdims=True)
         )
-        sides.append(_clipped_contribution(manifold, norm, p, v, x, residual, clip))
+        gradients.append(_clipped_contribution(manifold, norm, p, v, x, residual, clip))
 
-    foot, velocity = (a - b for a, b in zip(*sides, strict=True))
+    foot, velocity = (a - b for a, b in zip(*gradients, strict=True))
     if norm == "endpoint":
         return endpoint_norm(foot, velocity)
     foot_length = np.linalg.norm(foot, axis=1)
@@ -120,6 +114,32 @@ def gradient_change(
     if norm == "joint":
         return np.hypot(foot_length, velocity_length)
     return foot_length if norm == "foot" else velocity_length
+
+
+def _geodesic_of_row(manifold: Manifold, z: Any, speed: float) -> tuple[Any, Any]:
+    """Return the footpoint and the velocity that rows of real numbers stand for.
+
+    Parameters
+    ----------
+    manifold : Manifold
+        A symmetric space.
+    z : array of shape (rows, 2·dim)
+        Any real numbers.
+    speed : float
+        The largest length of a velocity.
+
+    Returns
+    -------
+    p, v : arrays of shape (rows, *point_shape)
+        Footpoints near the origin, and velocities that are not too long.
+    """
+    d = manifold.dim
+    origin = manifold.origin
+    near_origin = manifold.from_coordinates(origin, 0.3 * np.tanh(z[:, :d]))
+    p = manifold.exp(origin, near_origin)
+    w = z[:, d:]
+    shortened = w * np.minimum(speed / np.linalg.norm(w, axis=1), 1.0)[:, None]
+    return p, manifold.from_coordinates(p, shortened)
 
 
 def _clipped_contribution(
@@ -158,8 +178,8 @@ def _clipped_contribution(
         foot_length = np.linalg.norm(foot, axis=1)
         length = np.hypot(foot_length, np.linalg.norm(velocity, axis=1))
     longest = endpoint_clips(clip, x) if norm == "endpoint" else clip
-    share = np.minimum(1.0, longest / length)[:, None]
-    return share * foot, share * velocity
+    factor = np.minimum(1.0, longest / length)[:, None]
+    return factor * foot, factor * velocity
 
 
 def attack(

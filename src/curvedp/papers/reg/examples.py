@@ -123,8 +123,8 @@ def storm_tracks(folder: Path | None) -> Example:
     # A public rule chooses one observation of each storm: it uses a fixed seed, and not
     # the data.
     _, first, count = np.unique(key, return_index=True, return_counts=True)
-    shares = np.random.default_rng(0).random(len(first))
-    later = first + np.floor(shares * count).astype(int)
+    fractions = np.random.default_rng(0).random(len(first))
+    later = first + np.floor(fractions * count).astype(int)
     has_longitudes = np.isfinite(lon[later] + lon[first])
     later, first = later[has_longitudes], first[has_longitudes]
 
@@ -266,24 +266,56 @@ def study(
 
     reference = geodesics["fitted"]
     for guarantee in guarantees:
-        distances, medians = [], []
-        for seed in range(repeats):
-            source = GeneratorSource(np.random.default_rng(seed))
-            model = PrivateGeodesicRegression(
-                manifold, guarantee=guarantee, source=source, **public
-            ).fit(x, Y)
-            off = manifold.dist(model.predict(times), reference.predict(times))
-            distances.append(float(np.mean(np.asarray(off))))
-            medians.append(float(np.median(manifold.dist(model.predict(x), Y))))
-        print(
-            f"  {guarantee!r:<24} {model.method_:<7} distance to the fit "
-            f"{np.mean(distances):.4f} (sd {np.std(distances):.4f}), "
-            f"median residual {np.mean(medians):.4f}"
-        )
+        model = _repeat_private_fit(example, guarantee, repeats, reference, times)
         if isinstance(guarantee, PureDP) or guarantee is guarantees[0]:
             geodesics[f"private, ε = {guarantee.eps:g}"] = model
     picture = plot_geodesic(manifold, np.clip(x, low, high), Y, **geodesics)
     picture.savefig(out / f"regression-{name}.png", dpi=100)
+
+
+def _repeat_private_fit(
+    example: Example,
+    guarantee: Any,
+    repeats: int,
+    reference: GeodesicFit,
+    times: np.ndarray,
+) -> PrivateGeodesicRegression:
+    """Fit an example privately several times, and print how far the fits are off.
+
+    Parameters
+    ----------
+    example : Example
+        The data set with its public numbers.
+    guarantee : Guarantee
+        The guarantee of each private fit.
+    repeats : int
+        The number of private fits.
+    reference : GeodesicFit
+        The fit without privacy.
+    times : array
+        Predictors at which the private fits are compared with it.
+
+    Returns
+    -------
+    PrivateGeodesicRegression
+        The last private fit.
+    """
+    manifold, x, Y, public = example
+    distances, medians = [], []
+    for seed in range(repeats):
+        source = GeneratorSource(np.random.default_rng(seed))
+        model = PrivateGeodesicRegression(
+            manifold, guarantee=guarantee, source=source, **public
+        ).fit(x, Y)
+        distance = manifold.dist(model.predict(times), reference.predict(times))
+        distances.append(float(np.mean(np.asarray(distance))))
+        medians.append(float(np.median(manifold.dist(model.predict(x), Y))))
+    print(
+        f"  {guarantee!r:<24} {model.method_:<7} distance to the fit "
+        f"{np.mean(distances):.4f} (sd {np.std(distances):.4f}), "
+        f"median residual {np.mean(medians):.4f}"
+    )
+    return model
 
 
 def _without_corrupted(

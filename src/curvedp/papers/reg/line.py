@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from curvedp import ApproxDP, PrivateGeodesicRegression
@@ -157,6 +158,7 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
     ).fit(x, Y)
     displayed = Y.mean(axis=0) + Y.std(axis=0) * np.stack([p, p + v])
     stored = {name: np.array(line) for name, line in PEERS["lines"].items()}
+    # For each line the responses at both ends, and its color.
     lines = {
         "least squares, not private": (_least_squares(x, Y, ends), RED),
         "paper's DPGR, as displayed (not private)": (displayed, BLUE),
@@ -164,24 +166,13 @@ def reg_fig4(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "Opacus, (2, 10⁻⁵) (stored run)": (stored["Opacus"], ORANGE),
         "ours, (2, 10⁻⁵)": (np.asarray(private.predict(ends)), INK),
     }
-    picture = empty_figure(10, 7)
-    grid = picture.subplots(2, 2)
-    for k, (axes, name) in enumerate(zip(grid.flat, RESPONSES, strict=True)):
-        axes.plot(x, MIDDLE[k] + UNIT[k] * Y[:, k], "o", ms=3, color=GREY, alpha=0.6)
-        limits = axes.get_ylim()
-        for label, (values, color) in lines.items():
-            heights = MIDDLE[k] + UNIT[k] * values[:, k]
-            axes.plot(ends, heights, color=color, lw=1.8, label=label)
-        axes.set(xlabel="alcohol, %", ylabel=name, ylim=limits)
-        style_axes(axes)
-    draw_legend(picture, grid[0, 0], columns=2)
 
-    shares = ((x - ends[0]) / (ends[1] - ends[0]))[:, None]
+    fractions = ((x - ends[0]) / (ends[1] - ends[0]))[:, None]
     figures = {
-        label: error(values[0] + shares * (values[1] - values[0]), Y)
+        label: error(values[0] + fractions * (values[1] - values[0]), Y)
         for label, (values, _) in lines.items()
     }
-    return figures, picture
+    return figures, _draw_wine_lines(x, Y, ends, lines)
 
 
 def reg_line(setting: Setting) -> tuple[dict[str, Any], Figure]:
@@ -336,6 +327,37 @@ def _draw_line(sizes: tuple[int, ...], rows: list[dict[str, Any]]) -> Figure:
     return picture
 
 
+def _draw_wine_lines(
+    x: np.ndarray,
+    Y: np.ndarray,
+    ends: np.ndarray,
+    lines: dict[str, tuple[np.ndarray, str]],
+) -> Figure:
+    """Draw each response of the wines against alcohol, with all fitted lines.
+
+    Parameters
+    ----------
+    x, Y : array of shape (n,), array of shape (n, 4)
+        Alcohol, and responses in the public units.
+    ends : array of shape (2,)
+        The least and the largest alcohol.
+    lines : dict
+        For each label the responses at both ends, of shape (2, 4), and a color.
+    """
+    picture = empty_figure(10, 7)
+    grid = picture.subplots(2, 2)
+    for k, (axes, name) in enumerate(zip(grid.flat, RESPONSES, strict=True)):
+        axes.plot(x, MIDDLE[k] + UNIT[k] * Y[:, k], "o", ms=3, color=GREY, alpha=0.6)
+        limits = axes.get_ylim()
+        for label, (values, color) in lines.items():
+            heights = MIDDLE[k] + UNIT[k] * values[:, k]
+            axes.plot(ends, heights, color=color, lw=1.8, label=label)
+        axes.set(xlabel="alcohol, %", ylabel=name, ylim=limits)
+        style_axes(axes)
+    draw_legend(picture, grid[0, 0], columns=2)
+    return picture
+
+
 def _bar_rows(
     figures: dict[str, Any],
 ) -> dict[str, tuple[dict[str, float], str, float | None]]:
@@ -378,6 +400,47 @@ def _bar_rows(
     return rows
 
 
+def _draw_bar(
+    axes: Axes,
+    row: int,
+    mean_and_sd: dict[str, float],
+    color: str,
+    printed: float | None,
+) -> None:
+    """Draw one horizontal bar with its number, and the printed number as a diamond.
+
+    Parameters
+    ----------
+    axes : Axes
+        The panel to draw in.
+    row : int
+        The number of the bar, from the top.
+    mean_and_sd : dict
+        The "mean" and the "sd" of the error.
+    color : str
+        The color of the bar.
+    printed : float, optional
+        The number that the paper prints.
+    """
+    mean, sd = mean_and_sd["mean"], mean_and_sd["sd"]
+    bar_style: dict[str, Any] = {"alpha": 0.75, "error_kw": {"lw": 1}}
+    axes.barh(row, mean, xerr=sd or None, color=color, **bar_style)
+
+    # The text begins to the right of the bar, the diamond and the dotted line at 1.
+    axes.annotate(
+        f"{mean:.3f} ± {sd:.3f}" if sd else f"{mean:.3f}",
+        (max(mean + sd, printed or 0, 1.0), row),
+        (9, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9,
+        color=INK,
+    )
+    if printed:
+        diamond_label = "printed" if row == 0 else None
+        axes.plot(printed, row, "D", color=INK, ms=6, label=diamond_label)
+
+
 def _draw_bars(figures: dict[str, Any]) -> Figure:
     """Draw Table 1 as horizontal bars, with the printed numbers as diamonds.
 
@@ -390,26 +453,7 @@ def _draw_bars(figures: dict[str, Any]) -> Figure:
     picture = empty_figure(10, 4.6)
     axes = picture.add_subplot()
     for row, (mean_and_sd, color, printed) in enumerate(bars.values()):
-        bar_style: dict[str, Any] = {"alpha": 0.75, "error_kw": {"lw": 1}}
-        spread = mean_and_sd["sd"] or None
-        axes.barh(row, mean_and_sd["mean"], xerr=spread, color=color, **bar_style)
-        # The text begins to the right of the bar, the diamond and the dotted line at 1.
-        label = f"{mean_and_sd['mean']:.3f}"
-        if mean_and_sd["sd"]:
-            label += f" ± {mean_and_sd['sd']:.3f}"
-        label_start = max(mean_and_sd["mean"] + mean_and_sd["sd"], printed or 0, 1.0)
-        axes.annotate(
-            label,
-            (label_start, row),
-            (9, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=INK,
-        )
-        if printed:
-            diamond_label = "printed" if row == 0 else None
-            axes.plot(printed, row, "D", color=INK, ms=6, label=diamond_label)
+        _draw_bar(axes, row, mean_and_sd, color, printed)
     axes.set_yticks(range(len(bars)), list(bars), fontsize=9)
     axes.invert_yaxis()
     axes.axvline(1.0, color=INK, ls=":", lw=1, label="the mean alone, not private")

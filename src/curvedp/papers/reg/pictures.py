@@ -114,8 +114,8 @@ def _on_sphere(
 ) -> Figure:
     """Draw on the unit sphere in orthographic projection.
 
-    It is seen from above the middle of what is drawn, and what is on its far side is left
-    out.
+    The viewer is above the middle of all curves and points. Parts on the far side are
+    left out.
 
     Parameters
     ----------
@@ -127,13 +127,17 @@ def _on_sphere(
         Objects with `predict`, by name.
     """
     curves = _curves(x, geodesics)
-    shown = [*curves.values(), *([] if Y is None else [Y])]
-    frame = viewing_frame(np.mean([part.mean(axis=0) for part in shown], axis=0))
+    point_sets = list(curves.values())
+    if Y is not None:
+        point_sets.append(Y)
+    frame = viewing_frame(np.mean([part.mean(axis=0) for part in point_sets], axis=0))
     figure, axes = _canvas()
     draw_sphere_grid(axes, frame)
+
     # Columns 0 and 1 in this frame are in the plane of the picture, column 2 points to
     # the viewer.
-    reach = max(float(np.max(np.hypot(*(part @ frame.T)[:, :2].T))) for part in shown)
+    distances = [np.hypot(*(part @ frame.T)[:, :2].T) for part in point_sets]
+    reach = max(float(np.max(part)) for part in distances)
     if Y is not None:
         points = Y @ frame.T
         front = points[:, 2] > 0
@@ -181,8 +185,8 @@ def _strips(
 ) -> Figure:
     """Draw shapes or ellipses at six predictors, in rows.
 
-    The first row has, for each predictor, the record whose own is nearest to it; each
-    further row is a geodesic.
+    The first row shows, for each of the six predictors, the record with the nearest
+    predictor. Each further row is a geodesic.
 
     Parameters
     ----------
@@ -195,7 +199,7 @@ def _strips(
     geodesics : dict
         Objects with `predict`, by name.
     draw : callable
-        Draws one point on axes, beside a reference point, in a color.
+        Draws one point on axes, over a reference point, in a color.
     """
     times = np.linspace(x.min(), x.max(), _STRIP)
     rows = {name: np.asarray(model.predict(times)) for name, model in geodesics.items()}
@@ -207,24 +211,21 @@ def _strips(
     )
     grid = figure.subplots(len(rows), _STRIP, squeeze=False, sharex=True, sharey=True)
     colors = (_DATA_COLOR, *_COLORS) if Y is not None else _COLORS
-    # Every panel shows the start of the first geodesic (without any, of the data) too.
-    if geodesics:
-        first_geodesic = next(iter(geodesics))
-        reference = rows[first_geodesic][0]
-    else:
-        reference = rows["nearest record"][0]
+    # Every panel also shows the start of the first geodesic; without any, of the data.
+    reference_row = next(iter(geodesics), "nearest record")
+    reference = rows[reference_row][0]
     for axes_row, (name, points), color in zip(
         grid, rows.items(), colors, strict=False
     ):
-        for axes, point, time in zip(axes_row, points, times, strict=True):
+        for axes, point in zip(axes_row, points, strict=True):
             draw(axes, point, reference, color)
             axes.set_aspect("equal")
             axes.set_xticks([])
             axes.set_yticks([])
             axes.spines[:].set_visible(False)
-            if name == next(iter(rows)):
-                axes.set_title(f"{time:.4g}", fontsize=9, color=INK)
         axes_row[0].set_ylabel(name, color=INK)
+    for axes, time in zip(grid[0], times, strict=True):
+        axes.set_title(f"{time:.4g}", fontsize=9, color=INK)
     return figure
 
 

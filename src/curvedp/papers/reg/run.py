@@ -133,11 +133,11 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     x, Y = sphere_data(20, SPEED, rng)
     samples = {law: sequential_sampler(SPHERE, x, Y, rng, m, law=law) for law in LAWS}
     more_records = sphere_data(200, SPEED, rng)
-    sound = {
-        20: _sound(x, Y, draws, rng),
-        200: _sound(*more_records, draws // 4 + 1, rng),
+    private_deviations = {
+        20: _private_deviations(x, Y, draws, rng),
+        200: _private_deviations(*more_records, draws // 4 + 1, rng),
     }
-    for n, deviations in sound.items():
+    for n, deviations in private_deviations.items():
         figures[f"ours, n = {n}"] = {
             name: _spread(deviations[name]) for name in ("distance", "angle")
         }
@@ -146,10 +146,14 @@ def reg_fig2(setting: Setting) -> tuple[dict[str, Any], Figure]:
     grid = picture.subplots(2, 2)
     label = "geodesic distance to the fitted footpoint"
     bins, wide_bins = np.linspace(0, 0.16, 33), np.linspace(0, 0.8, 33)
-    _draw_deviations(grid[:, 0], "distance", label, bins, wide_bins, samples, sound, m)
+    _draw_deviations(
+        grid[:, 0], "distance", label, bins, wide_bins, samples, private_deviations, m
+    )
     label = "angle to the fitted velocity, degrees"
     bins, wide_bins = np.linspace(-90, 90, 37), np.linspace(-180, 180, 37)
-    _draw_deviations(grid[:, 1], "angle", label, bins, wide_bins, samples, sound, m)
+    _draw_deviations(
+        grid[:, 1], "angle", label, bins, wide_bins, samples, private_deviations, m
+    )
     title = f"the paper's sampler, n = 20, speed {SPEED:g} (not private)"
     grid[0, 0].set_title(title, loc="left", fontsize=10)
     grid[1, 0].set_title("made private", loc="left", fontsize=10)
@@ -187,25 +191,20 @@ def reg_fig3(setting: Setting) -> tuple[dict[str, Any], Figure]:
     figures[f"at speed 2, {IMPOSED}"] = figures[IMPOSED][-1]["error"]
     figures["fit"] = figures["gradient"][0]["fit"]
 
-    # One private draw of this library, on data of the assumed speed.
+    # Private fits of this library, and samples of the paper's, on data of one speed.
     x, Y = sphere_data(20, SPEED, rng)
-    sound = _sound(x, Y, draws, rng)["error"]
-    figures["ours"] = _spread(sound)
+    private_errors = _private_deviations(x, Y, draws, rng)["error"]
+    figures["ours"] = _spread(private_errors)
+    sampled_errors = {}
+    for law in LAWS:
+        samples = sequential_sampler(SPHERE, x, Y, rng, m, law=law)
+        sampled_errors[law] = errors(SPHERE, samples, x, Y).mean(axis=1)
+    fit_error = float(fit_geodesic(SPHERE, x, Y).residuals(x, Y).mean())
 
     # The histogram on the left, and errors by speed on the right.
     picture = empty_figure(10.5, 4.2)
     left, right = picture.subplots(1, 2)
-    bins = np.linspace(0, 0.2, 41)
-    for law, color in LAWS.items():
-        samples = sequential_sampler(SPHERE, x, Y, rng, m, law=law)
-        values = errors(SPHERE, samples, x, Y).mean(axis=1)
-        left.hist(values, bins=bins, color=color, alpha=0.6, label=LABELS[law])
-    fitted = float(fit_geodesic(SPHERE, x, Y).residuals(x, Y).mean())
-    left.axvline(fitted, color=INK, label="fit, not private")
-    label = "ours, sound, ε = 2 (mean)"
-    left.axvline(float(np.mean(sound)), color=BLUE, ls="--", label=label)
-    label = f"mean absolute error, speed {SPEED:g}"
-    left.set(xlabel=label, ylabel=f"of {m} footpoints")
+    _draw_error_histogram(left, sampled_errors, fit_error, private_errors)
     _draw_errors_by_speed(right, speeds, figures)
     draw_legend(picture, left, right, columns=3)
     for axes in (left, right):
@@ -242,20 +241,20 @@ def reg_fig5(setting: Setting) -> tuple[dict[str, Any], Figure]:
         600 if setting.full else 150,
         ascent=30 if setting.full else 8,
     )
-    printed = [2 * clip * norm for norm in jacobi_norms(SPHERE)]
-    ours = gradient_sensitivities(SPHERE, 1.0, clip, 1, max_predictor=1.0)
+    printed_bounds = [2 * clip * norm for norm in jacobi_norms(SPHERE)]
+    own_bounds = gradient_sensitivities(SPHERE, 1.0, clip, 1, max_predictor=1.0)
     figures: dict[str, Any] = {"pairs": pairs, "searched": tried}
     for k, name in enumerate(("foot", "velocity")):
-        at_random = ratios[:, 0, k]
-        standard_error = at_random.std() / math.sqrt(pairs)
+        printed_ratios = ratios[:, 0, k]
+        standard_error = printed_ratios.std() / math.sqrt(pairs)
         figures[name] = {
-            "printed, at random, mean": float(at_random.mean()),
+            "printed, at random, mean": float(printed_ratios.mean()),
             "printed, at random, sd of the mean": float(standard_error),
-            "printed, at random, least": float(at_random.min()),
-            "printed, at random, share below 1": float(np.mean(at_random < 1)),
-            "printed, searched": printed[k] / changes[name],
+            "printed, at random, least": float(printed_ratios.min()),
+            "printed, at random, share below 1": float(np.mean(printed_ratios < 1)),
+            "printed, searched": printed_bounds[k] / changes[name],
             "ours, at random, least": float(ratios[:, 1, k].min()),
-            "ours, searched": ours[k] / changes[name],
+            "ours, searched": own_bounds[k] / changes[name],
         }
 
     picture = empty_figure(10, 4.4)
@@ -286,8 +285,8 @@ def reg_fig6(setting: Setting) -> tuple[dict[str, Any], Figure]:
     rows: list[dict[str, Any]] = []
     for n in sizes:
         x, Y = sphere_data(n, SPEED, rng)
-        sound = _sound(x, Y, draws, rng)["error"]
-        row: dict[str, Any] = {"n": n, "ours": _spread(sound)}
+        private_errors = _private_deviations(x, Y, draws, rng)["error"]
+        row: dict[str, Any] = {"n": n, "ours": _spread(private_errors)}
         for law in LAWS:
             samples = sequential_sampler(SPHERE, x, Y, rng, draws, thin=10, law=law)
             row[law] = _spread(errors(SPHERE, samples, x, Y).mean(axis=1))
@@ -393,11 +392,11 @@ def _deviations(samples: Samples) -> dict[str, np.ndarray]:
 
 
 def _bounds_over_change(n: int, rng: np.random.Generator) -> list[list[float]]:
-    """Return sensitivity bounds over a change of the gradients, as in Appendix B.
+    """Return sensitivity bounds divided by a change of the gradients, as in Appendix B.
 
-    The adjacent data sets are n + 1 random points without the first, and without the
-    last. The gradients are taken at the fit of the one, and the bounds at the largest
-    residual.
+    The two adjacent data sets are n + 1 random points without the first, and without
+    the last. The gradients are taken at the fit of the first data set, and the bounds
+    at the largest residual.
 
     Parameters
     ----------
@@ -432,7 +431,7 @@ def _bounds_over_change(n: int, rng: np.random.Generator) -> list[list[float]]:
 def _private(
     x: np.ndarray, Y: np.ndarray, rng: np.random.Generator
 ) -> PrivateGeodesicRegression:
-    """Return one of our private fits of S² data, at pure ε = 2.
+    """Return one private fit of S² data by this library, at pure ε = 2.
 
     The data are made up, so the randomness may be too: it is not cryptographic.
 
@@ -452,10 +451,10 @@ def _private(
     ).fit(x, Y)
 
 
-def _sound(
+def _private_deviations(
     x: np.ndarray, Y: np.ndarray, draws: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Return distances, angles and errors of our private fits, at pure ε = 2.
+    """Return distances, angles and errors of this library's private fits, at ε = 2.
 
     Parameters
     ----------
@@ -505,7 +504,7 @@ def _draw_deviations(
     bins: np.ndarray,
     wide_bins: np.ndarray,
     samples: dict[str, Samples],
-    sound: dict[int, dict[str, np.ndarray]],
+    private_deviations: dict[int, dict[str, np.ndarray]],
     m: int,
 ) -> None:
     """Draw histograms of distances or angles: the paper's sampler, and below it ours.
@@ -522,8 +521,8 @@ def _draw_deviations(
         Edges of the bars of the upper and of the lower panel.
     samples : dict
         Samples of the paper's sampler, by reading.
-    sound : dict
-        Deviations of our fits, by the number of records.
+    private_deviations : dict
+        Deviations of our private fits, by the number of records.
     m : int
         The number of samples to which all histograms are scaled.
     """
@@ -531,7 +530,8 @@ def _draw_deviations(
     for law, drawn in samples.items():
         values = _deviations(drawn)[name]
         upper.hist(values, bins=bins, color=LAWS[law], alpha=0.6, label=LABELS[law])
-    for (n, deviations), color in zip(sound.items(), (BLUE, INK), strict=True):
+    colors = (BLUE, INK)
+    for (n, deviations), color in zip(private_deviations.items(), colors, strict=True):
         values = deviations[name]
         lower.hist(
             values,
@@ -545,6 +545,38 @@ def _draw_deviations(
     for axes in column:
         axes.set(xlabel=label, ylabel=f"of {m} samples")
         style_axes(axes)
+
+
+def _draw_error_histogram(
+    axes: Axes,
+    sampled_errors: dict[str, np.ndarray],
+    fit_error: float,
+    private_errors: np.ndarray,
+) -> None:
+    """Draw a histogram of the errors of the paper's sampler, with two lines for others.
+
+    Parameters
+    ----------
+    axes : Axes
+        The panel to draw in.
+    sampled_errors : dict
+        For each reading of the sampler, the mean absolute error of each footpoint.
+    fit_error : float
+        The mean absolute error of least squares.
+    private_errors : array
+        The mean absolute error of each of our private fits.
+    """
+    bins = np.linspace(0, 0.2, 41)
+    for law, values in sampled_errors.items():
+        axes.hist(values, bins=bins, color=LAWS[law], alpha=0.6, label=LABELS[law])
+    axes.axvline(fit_error, color=INK, label="fit, not private")
+    label = "ours, sound, ε = 2 (mean)"
+    axes.axvline(float(np.mean(private_errors)), color=BLUE, ls="--", label=label)
+    n_footpoints = len(next(iter(sampled_errors.values())))
+    axes.set(
+        xlabel=f"mean absolute error, speed {SPEED:g}",
+        ylabel=f"of {n_footpoints} footpoints",
+    )
 
 
 def _draw_errors_by_speed(

@@ -200,6 +200,8 @@ def sequential_sampler(
     norms = jacobi_norms(manifold)
     scales, reaches = _scales(len(x), tau, norms, law, (eps_foot, eps_velocity))
 
+    # First the footpoints, then the velocities at each of them.
+
     def move_footpoint(p: np.ndarray, z: np.ndarray) -> np.ndarray:
         """Return the points that geodesics from p with coordinates z lead to."""
         return np.asarray(manifold.exp(p, manifold.from_coordinates(p, z)))

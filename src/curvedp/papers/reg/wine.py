@@ -48,12 +48,12 @@ def error(prediction: np.ndarray, Y: np.ndarray) -> float:
 
 
 def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
-    """Return errors of our private lines.
+    """Return the errors of this library's private lines.
 
     There are lines by descent at (2, 10⁻⁵), for one record replaced and for one added
     or removed, and four K-norm lines of ε = ½ each. A record that is added or removed
     moves a clipped sum by τ, and one that is replaced by 2τ. So a mechanism that is
-    μ-GDP for the former is 2μ-GDP for the latter.
+    μ-GDP for adding and removing is 2μ-GDP for replacing.
 
     Parameters
     ----------

@@ -16,17 +16,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from flint import acb, arb
+from flint import arb
 
 from curvedp.errors import NotResolved
 from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.enclosures import precision
-from curvedp.privacy.enclosure.delta import (
+from curvedp.privacy.enclosure.delta import DeltaEnclosure
+from curvedp.privacy.enclosure.functions import normal_cdf
+from curvedp.privacy.enclosure.hyperbolic_tail import HyperbolicTail
+from curvedp.privacy.enclosure.rounding import (
     OUTWARD_MARGIN,
-    DeltaEnclosure,
-    enclose_integral,
-    next_float,
-    normal_cdf,
+    float_above,
     outward_floats,
 )
 from curvedp.privacy.guarantees.gaussian import gdp_log_delta
@@ -51,15 +51,6 @@ _PROOF_BITS = 160
 # The fraction of log δ_μ − log δ that the error of a chord may use. It only suggests
 # how long the intervals are.
 _USED_FRACTION = 0.6
-# A radius is multiplied by this factor until the theorem covers the tail beyond it.
-_RADIUS_FACTOR = 1.125
-# The mass of the radial density is integrated where it exceeds e^-60 of its peak, from
-# this fraction of the mode on, with this error relative to the width of the peak. The
-# result is a lower bound for any choice.
-_MASS_DEPTH = 60.0
-_SMALLEST_RADIUS = 1e-3
-_MASS_TOLERANCE = 1e-12
-_LARGEST_RADIUS = 1e6
 # In the search for knots, log δ must be below log δ_μ by this much to count as below.
 _KNOT_MARGIN = 1e-3
 # Limits of the estimates from which the lengths of intervals are suggested.
@@ -68,6 +59,9 @@ _SMALLEST_ROOM = 1e-9  # of the difference log δ_μ − log δ
 _LARGEST_ROOM = 2.0
 # An interval of the proof that is shorter than this part of its end is not halved.
 _SHORTEST_INTERVAL = 1e-12
+# Bisections of a lower bound on μ: more than the 53 bits of a float; and their precision.
+_BISECTIONS = 60
+_BISECTION_BITS = 256
 
 
 def certified_mu(
@@ -137,6 +131,11 @@ class MuEnclosure(DeltaEnclosure):
     # Very small values of δ count too: they are compared with those of a Gaussian.
     smallest_log = -1e5
 
+    @cached_property
+    def hyperbolic_tail(self) -> HyperbolicTail:
+        """The theorem that covers large ε, for Gaussian noise on a hyperbolic space."""
+        return HyperbolicTail(self.noise)
+
     def mu(self) -> tuple[float, float]:
         """Return proved bounds (lower, upper) on the smallest μ of Gaussian DP.
 
@@ -162,7 +161,7 @@ class MuEnclosure(DeltaEnclosure):
 
         # The upper bound: the candidate, once it is proved.
         self._prove_below(candidate, knots)  # raises if there is no proof
-        upper = next_float(candidate.upper(), 1) * (1 + OUTWARD_MARGIN)
+        upper = float_above(candidate.upper()) * (1 + OUTWARD_MARGIN)
         return lower, upper
 
     def _choose_candidate(self) -> tuple[arb, list[float]]:
@@ -193,7 +192,7 @@ class MuEnclosure(DeltaEnclosure):
             # Beyond this ε, δ is 0 or a theorem bounds it.
             end = self.profile.pure_epsilon
             if is_unbounded:
-                end = self._eps_of_tail_theorem(candidate)
+                end = self.hyperbolic_tail.smallest_eps(candidate)
             knots = self._suggest_knots(float(candidate), end)
             if knots is not None and len(knots) <= _MOST_INTERVALS:
                 return candidate, knots
@@ -261,26 +260,16 @@ class MuEnclosure(DeltaEnclosure):
         list of float or None
             Increasing ε's from 0 to `end`; None if far too many would be needed.
         """
-        table = self.profile.loss_table
-
         # log δ and log δ_μ on a grid of ε.
-        last_knot = min(end, table.end)
-        # The grid of the table, and an even one over the losses that are likely: few
-        # exceed eight times the Rao distance, the standard deviation of a small loss.
-        candidates = np.append(
-            table.grid(),
-            np.linspace(0.0, _LIKELY_DEVIATIONS * self.profile.rao, _LIKELY_POINTS),
-        )
-        grid = np.unique(np.minimum(candidates, last_knot))
-        log_delta = table.log_delta(grid)
+        grid = self._even_and_tabulated_eps(end)
+        log_delta = self.profile.loss_table.log_delta(grid)
         log_gdp = gdp_log_delta(mu, grid)
 
         # Once δ(ε) is below δ_μ(end), one last interval is enough.
         log_gdp_at_end = float(gdp_log_delta(mu, np.array([end]))[0])
         is_below_end = log_delta + _KNOT_MARGIN < log_gdp_at_end
-        below_end = np.nonzero(is_below_end)[0]
-        if len(below_end):
-            n_used = below_end[0] + 1
+        if np.any(is_below_end):
+            n_used = int(np.argmax(is_below_end)) + 1
             grid = grid[:n_used]
             log_delta = log_delta[:n_used]
             log_gdp = log_gdp[:n_used]
@@ -298,203 +287,28 @@ class MuEnclosure(DeltaEnclosure):
         knots = np.interp(positions, intervals_before, grid).tolist()
         return [*knots, end] if end > knots[-1] else knots
 
-    # ---- the tail on a hyperbolic space
+    def _even_and_tabulated_eps(self, end: float) -> Array:
+        """Return a grid of ε at which δ is read from its table, to suggest knots.
 
-    def _eps_of_tail_theorem(self, mu: arb) -> float:
-        """Return an ε beyond which δ <= δ_μ follows from a theorem.
-
-        δ is the profile of Gaussian noise on a hyperbolic space, and δ_μ the profile of
-        N(0, 1) against N(μ, 1). With the scale s of the noise and the distance D
-        of its centers, the result is (2rD + D²)/2s², where r is the first of the
-        numbers s/4, 1.125·s/4, 1.125²·s/4, … for which `_tail_theorem_applies` holds.
+        It consists of the grid of the table, and an even one over the losses that are
+        likely: few exceed eight times the Rao distance, the standard deviation of a
+        small loss.
 
         Parameters
         ----------
-        mu : arb
-            The μ that is to be proved.
+        end : float
+            The largest ε of interest.
 
         Returns
         -------
-        float
-            The ε, rounded up.
-
-        Raises
-        ------
-        NotResolved
-            If no radius up to 10⁶ suffices.
+        array
+            Increasing ε from 0 to `end`, or to the end of the table.
         """
-        # Enlarge the radius until the theorem applies.
-        s, distance = self._parameters()
-        r = float(s) / 4
-        while not self._tail_theorem_applies(mu, arb(r)):
-            r *= _RADIUS_FACTOR
-            if r > _LARGEST_RADIUS:
-                raise NotResolved(
-                    "the theorem on the tail of the privacy loss could not be applied"
-                )
-        eps = (2 * r * distance + distance * distance) / (2 * s * s)
-        return math.nextafter(float(eps.upper()), math.inf)
-
-    def _tail_theorem_applies(self, mu: arb, r: arb) -> bool:
-        """Return whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
-
-        δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
-        d, with centers a distance D apart, and δ_μ the profile of N(0, 1) against
-        N(μ, 1). Let φ be the normal density, n = d − 1 and a = n/2. A bound on δ
-        (`_log_delta_tail_bound`) is at most δ_μ from r on under two conditions
-        (docs/theory/exact-profiles.md, Theorem P2, the tail with the angle):
-
-        - `falls_faster`: from r on, the bound on δ falls faster than δ_μ, because
-          n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².
-        - `is_below_at_r`: at r, the bound on δ is at most φ(x)·μ/(y + √2)², which is a
-          lower bound on δ_μ(ε), where x = ε/μ − μ/2 and y = ε/μ + μ/2.
-
-        The result is also False if the bound on δ is not a number, which happens at
-        radii at which the density of the distance from a center still increases.
-
-        Comparisons of balls are true only if they are certain, which this relies on.
-
-        Parameters
-        ----------
-        mu : arb
-            The μ that is to be proved.
-        r : arb
-            The radius from which on the tail is compared.
-
-        Returns
-        -------
-        bool
-            False says only that there is no proof from this radius on.
-        """
-        # The symbols of the theorem.
-        s, D = self._parameters()
-        n = self.d - 1
-        a = arb(n) / 2
-
-        # The first condition.
-        decay_margin = (1 - (D / s / mu) ** 2) / (s * s)
-        falls_faster = (
-            n * (r.coth() - 1 / r) / r + a * D / (r * r * (r + D)) <= decay_margin
-        )
-
-        # The bound on log δ_μ, and the second condition.
-        eps = D / (s * s) * (r + D / 2)
-        x = eps / mu - mu / 2
-        y = eps / mu + mu / 2
-        log_gdp_bound = (
-            mu.log()
-            - x * x / 2
-            - (2 * arb.pi()).log() / 2
-            - 2 * (y + arb(2).sqrt()).log()
-        )
-        is_below_at_r = self._log_delta_tail_bound(r) <= log_gdp_bound
-        return bool(x > 0 and falls_faster and is_below_at_r)
-
-    def _log_delta_tail_bound(self, r: arb) -> arb:
-        """Return an upper bound on log δ(ε) at ε = (2rD + D²)/2s², for a large r.
-
-        δ is the profile of Gaussian noise of scale s on a hyperbolic space of dimension
-        d, with centers a distance D apart. With n = d − 1, a = n/2, q = D/s², the
-        density ρ of the distance r from a center and slope = −(log ρ)′(r), the bound is
-        (docs/theory/exact-profiles.md, Theorem P2, the tail with the angle)
-
-            log ρ(r) + log_angle − (a + 1)·log slope − log(1 + slope/q),
-
-        where the term log_angle bounds the fraction of directions in the tail.
-
-        Parameters
-        ----------
-        r : arb
-            A radius.
-
-        Returns
-        -------
-        arb
-            The bound; not a number if ρ does not decrease at r.
-        """
-        s, D = self._parameters()
-        n = self.d - 1
-        a = arb(n) / 2
-        q = D / (s * s)
-
-        # How fast the density falls, and the fraction of directions.
-        slope = r / (s * s) - n * r.coth()
-
-        # log_angle contains the constant of the law of the angle, and the distances.
-        log_constant = arb(0) if n == 1 else (2 * a).lgamma() - 2 * a.lgamma() - a.log()
-        log_angle = (
-            log_constant
-            + a * ((D.cosh() + D.sinh() * r.coth()) / (2 * (r + D))).log()
-            + (a + 1).lgamma()
-        )
-        return (
-            self._log_density(r)
-            + log_angle
-            - (a + 1) * slope.log()
-            - (1 + slope / q).log()
-        )
-
-    def _log_density(self, r: arb) -> arb:
-        """Return an upper bound on the log density of the radius, log(ρ(r)/∫ρ).
-
-        The radius r is the distance of an output from the center of the noise, and ρ
-        its density before it is normalized. ∫ρ is bounded from below by the integral
-        over a finite interval.
-
-        Parameters
-        ----------
-        r : arb
-            A radius.
-
-        Returns
-        -------
-        arb
-            A ball of upper bounds.
-        """
-        return self._log_rho(acb(r)).real - self._smallest_mass.log()
-
-    def _log_rho(self, r: acb) -> acb:
-        """Return the log density of the radius of a Gaussian, relative to its peak.
-
-        On a hyperbolic space of dimension d, the distance r of an output from the
-        center of Gaussian noise of scale s has the density
-        ρ(r) ∝ e^{−r²/2s²}·sinh(r)^{d−1}. m is the mode of ρ.
-
-        Parameters
-        ----------
-        r : acb
-            A radius, which may be complex for the quadrature.
-
-        Returns
-        -------
-        acb
-            A ball around log(ρ(r)/ρ(m)).
-        """
-        s, _ = self._parameters()
-        mode = arb(self._law.mode)
-        log_weight = (mode - r) * (mode + r) / (2 * s * s)
-        return log_weight + (self.d - 1) * (r.sinh() / acb(mode).sinh()).log()
-
-    @cached_property
-    def _smallest_mass(self) -> arb:
-        """A lower bound on ∫ρ/ρ(m), which normalizes the density ρ of the radius.
-
-        The radius is the distance of an output from the center of the noise, and m the
-        mode of ρ. Only an interval around the mode is integrated, so that the integral
-        is too small.
-        """
-        # Integrate over an interval around the mode.
-        law = self._law
-        start, end = self._find_density_support(_MASS_DEPTH)
-        # log sinh(r) is infinite at r = 0.
-        start = max(start, _SMALLEST_RADIUS * law.mode)
-        mass = enclose_integral(
-            lambda radius, _: self._log_rho(radius).exp(),
-            arb(start),
-            arb(end),
-            tolerance=arb(law.width * _MASS_TOLERANCE),
-        )
-        return mass.lower()
+        table = self.profile.loss_table
+        largest_likely_loss = _LIKELY_DEVIATIONS * self.profile.rao
+        likely = np.linspace(0.0, largest_likely_loss, _LIKELY_POINTS)
+        candidates = np.append(table.grid(), likely)
+        return np.unique(np.minimum(candidates, min(end, table.end)))
 
     # ---- one interval
 
@@ -527,25 +341,29 @@ class MuEnclosure(DeltaEnclosure):
             False says only that this argument does not prove it.
         """
         # δ at both ends; it is 0 from the largest loss on.
-        delta_a = self.delta(a)
-        delta_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
+        ball_a = self.delta(a)
+        ball_b = self.delta(b) if b < self.profile.pure_epsilon else arb(0)
         with precision(_PROOF_BITS):
-            if delta_a.upper() < gdp_delta_and_slope(mu, arb(b))[0]:
+            delta_a = ball_a.upper()
+            delta_b = ball_b.upper()
+            delta_mu_at_b, _ = gdp_delta_and_slope(mu, arb(b))
+            if delta_a < delta_mu_at_b:
                 return True
 
             # The gap δ_μ − chord and its slope, at the ends of 24 shorter intervals.
             u_a = arb(a).exp()
             u_b = arb(b).exp()
-            chord_slope = (delta_b.upper() - delta_a.upper()) / (u_b - u_a)
+            chord_slope = (delta_b - delta_a) / (u_b - u_a)
             ends = [
                 u_a + (u_b - u_a) * i / _TANGENT_INTERVALS
                 for i in range(_TANGENT_INTERVALS + 1)
             ]
             gaps = []
             for u in ends:
-                gdp_delta, gdp_slope = gdp_delta_and_slope(mu, u.log())
-                chord = delta_a.upper() + chord_slope * (u - u_a)
-                gaps.append(_Gap(gdp_delta - chord, gdp_slope - chord_slope))
+                delta_mu, slope_of_delta_mu = gdp_delta_and_slope(mu, u.log())
+                chord = delta_a + chord_slope * (u - u_a)
+                gap = _Gap(delta_mu - chord, slope_of_delta_mu - chord_slope)
+                gaps.append(gap)
 
             # On each shorter interval the tangents at its ends bound the convex gap
             # from below.
@@ -648,10 +466,6 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
     return normal_cdf(-eps / mu + mu / 2) - eps.exp() * tail, -tail
 
 
-# Bisections of μ: more than the 53 bits of a float.
-_BISECTIONS = 60
-
-
 def mu_lower_bound(delta: arb, eps: float) -> float:
     """Return a proved lower bound on the μ with δ_μ(ε) = δ, by bisection.
 
@@ -672,7 +486,7 @@ def mu_lower_bound(delta: arb, eps: float) -> float:
     low = 0.0
     high = 1.0
 
-    with precision(256):
+    with precision(_BISECTION_BITS):
         # Double μ until δ_μ(ε) < δ is no longer proved, then bisect.
         while gdp_delta_and_slope(arb(high), arb(eps))[0] < delta:
             low, high = high, 2 * high

@@ -54,6 +54,11 @@ _HUGE = 1e140
 _TINY = 1e-300
 # No upper bound on μ is tried beyond this number, which is near the largest double.
 _LARGEST_MU = 1e300
+# The largest number of doublings of an upper bound on μ. From 1 on, so many lead beyond
+# the largest float.
+_MOST_DOUBLINGS = 1100
+# Lower bounds on μ are lowered by this, relative: far more than their rounding errors.
+_LOWER_BOUND_MARGIN = 1e-12
 
 
 def gdp_delta(mu: Any, eps: Any) -> Any:
@@ -321,11 +326,6 @@ def gdp_mu_below(eps: Any, log_delta: Any) -> Any:
         return np.maximum(mu, math.sqrt(2 * math.pi) * np.exp(log_delta))
 
 
-# The largest number of doublings of an upper bound on μ. From 1 on, so many lead beyond
-# the largest float.
-_MOST_DOUBLINGS = 1100
-
-
 def gdp_mu(eps: Any, delta: Any) -> Any:
     """Return the μ of Gaussian DP that has exactly δ at ε; rounded up.
 
@@ -356,17 +356,13 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     # true δ_μ(ε) has reached the target.
     log_target = np.log(target) + 4 * RELATIVE_ERROR
 
-    # A lower bound. δ_μ increases with μ and is at most Φ(μ/2 − ε/μ). So μ is at least
-    # the root of μ/2 − ε/μ = z with z = Φ⁻¹(δ), which is z + √(z² + 2ε) or, without a
-    # difference for z < 0, 2ε/(√(z² + 2ε) − z).
-    z = scipy.special.ndtri(target)
-    root = np.sqrt(z * z + 2 * eps)
-    mu_if_z_is_negative = 2 * eps / np.where(z < 0, root - z, 1.0)
-    # The margin 1e-12 is far above the rounding errors of Φ⁻¹ and of the root.
-    low = np.where(z < 0, mu_if_z_is_negative, z + root) * (1 - 1e-12)
+    def is_large_enough(mu: Array) -> Any:
+        """Return where the true δ_μ(ε) has certainly reached δ."""
+        return gdp_log_delta(np.maximum(mu, _SMALLEST_FLOAT), eps) >= log_target
 
-    # An upper bound is found by doubling. Near ε = 0, where the lower bound is 0, it
-    # starts at 4δ: there δ_μ is about μ/√(2π), hence μ about 2.5·δ.
+    # Enclose μ. Near ε = 0, where the lower bound is 0, the upper one starts at 4δ:
+    # there δ_μ is about μ/√(2π), hence μ about 2.5·δ.
+    low = _lower_bound_on_mu(eps, target)
     high = np.maximum(2 * low, _TINY) + 4 * target
     for _ in range(_MOST_DOUBLINGS):
         is_too_small = gdp_log_delta(high, eps) < log_target
@@ -374,10 +370,6 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
         if not np.any(is_too_small):
             break
         high = np.where(is_too_small, 2 * high, high)
-
-    def is_large_enough(mu: Array) -> Any:
-        """Return where the true δ_μ(ε) has certainly reached δ."""
-        return gdp_log_delta(np.maximum(mu, _SMALLEST_FLOAT), eps) >= log_target
 
     # The smallest float μ that is certainly large enough.
     mu = bisect_floats(is_large_enough, low, high)
@@ -387,3 +379,29 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
     mu = np.where(has_solution, mu, np.inf)
     mu = np.where(is_positive, mu, 0.0)
     return mu if mu.ndim else float(mu)
+
+
+def _lower_bound_on_mu(eps: Array, delta: Array) -> Array:
+    """Return a certain lower bound on the μ with δ_μ(ε) = δ.
+
+    δ_μ increases with μ and is at most Φ(μ/2 − ε/μ), with the normal distribution
+    function Φ. So μ is at least the root of μ/2 − ε/μ = z with z = Φ⁻¹(δ). It is
+    z + √(z² + 2ε) or, without a difference for z < 0, 2ε/(√(z² + 2ε) − z).
+
+    Parameters
+    ----------
+    eps : array
+        Values ε >= 0 of the privacy parameter.
+    delta : array
+        δ in (0, 1), of the same shape.
+
+    Returns
+    -------
+    array
+        The bounds, lowered by 1e-12: far more than the rounding errors.
+    """
+    z = scipy.special.ndtri(delta)
+    root = np.sqrt(z * z + 2 * eps)
+    mu_if_z_is_negative = 2 * eps / np.where(z < 0, root - z, 1.0)
+    bound = np.where(z < 0, mu_if_z_is_negative, z + root)
+    return np.asarray(bound * (1 - _LOWER_BOUND_MARGIN))

@@ -248,34 +248,20 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
     """
     # The last two axes are the grid: rows are orders, columns are values of 1 − u.
     delta = delta[..., None, None]
-    has_one_order = bool(np.all(low == high))
-    # exp(log(low)) is not exactly `low`, and no bound is known at a different order.
-    only_order = 1 + low
-
     lowest = np.broadcast_to(np.log(low)[..., None, None], delta.shape)
     highest = np.broadcast_to(np.log(high)[..., None, None], delta.shape)
+    # exp(log(low)) is not exactly `low`, and no bound is known at a different order.
+    only_order = 1 + low if np.all(low == high) else None
+
     order_range = _GridRange(lowest, highest)  # of log(α − 1)
-    # The range of log w, with w = 1 − u. Its lower end is set in the first round.
-    w_range = _GridRange(np.full(delta.shape, -1.0), np.zeros(delta.shape))
+    w_range: _GridRange | None = None  # of log w, with w = 1 − u
     smallest_log_gamma = np.full(delta.shape, np.inf)
-
-    for round_number in range(_N_ROUNDS):
-        # The grid of this round, first its orders.
-        if has_one_order:
-            log_a = _swap_grid_axes(order_range.points(1))
-            alpha = np.full_like(log_a, only_order)
-        else:
-            log_a = _swap_grid_axes(order_range.points(_N_POINTS))
-            alpha = 1 + np.exp(log_a)
+    for _ in range(_N_ROUNDS):
+        # The grid of this round.
+        alpha = _orders_on_grid(order_range, only_order)
         renyi_bound = divergence(alpha)
-
-        # Then its values of w = 1 − u.
-        if round_number == 0:
-            # If the divergence is small, the best 1 − u is near √(ε_R/α). The first
-            # grid starts at a hundredth of that.
-            ratio = np.min(renyi_bound / alpha, axis=(-2, -1), keepdims=True)
-            first_log_w = np.log(np.clip(1e-2 * np.sqrt(ratio), 1e-150, 1e-2))
-            w_range = _GridRange(first_log_w, w_range.high)
+        if w_range is None:
+            w_range = _first_range_of_w(alpha, renyi_bound, delta.shape)
         log_w = w_range.points(_N_POINTS)
 
         # The smallest log γ so far: every grid point gives a valid one.
@@ -294,6 +280,53 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
         w_range = _GridRange(next_w.low, np.minimum(next_w.high, 0.0))
 
     return np.asarray(np.maximum(smallest_log_gamma[..., 0, 0], 0.0))
+
+
+def _orders_on_grid(order_range: _GridRange, only_order: Any) -> Array:
+    """Return the orders α in the rows of a grid.
+
+    Parameters
+    ----------
+    order_range : _GridRange
+        The range of log(α − 1).
+    only_order : float, array or None
+        The order, if there is only one; then the grid has one row.
+
+    Returns
+    -------
+    array, shape (…, 17, 1) or (…, 1, 1)
+        The orders.
+    """
+    if only_order is not None:
+        return np.full_like(_swap_grid_axes(order_range.points(1)), only_order)
+    return 1 + np.exp(_swap_grid_axes(order_range.points(_N_POINTS)))
+
+
+def _first_range_of_w(
+    alpha: Array, renyi_bound: Array, shape: tuple[int, ...]
+) -> _GridRange:
+    """Return the range of log w in the first round of the search, with w = 1 − u.
+
+    If the divergence ε_R is small, the best w is near √(ε_R/α). The range begins at a
+    hundredth of that, and ends at w = 1.
+
+    Parameters
+    ----------
+    alpha : array
+        The orders of the first grid.
+    renyi_bound : array
+        The bounds ε_R on the divergences of these orders.
+    shape : tuple of int
+        The shape of the upper end of the range: that of the δ's.
+
+    Returns
+    -------
+    _GridRange
+        The range.
+    """
+    ratio = np.min(renyi_bound / alpha, axis=(-2, -1), keepdims=True)
+    first_log_w = np.log(np.clip(1e-2 * np.sqrt(ratio), 1e-150, 1e-2))
+    return _GridRange(first_log_w, np.zeros(shape))
 
 
 def _swap_grid_axes(points: Array) -> Array:

@@ -62,8 +62,8 @@ class PrivacyLossLaw:
     def resolved(self) -> "PrivacyLossLaw":
         """Return a law with enough quadrature nodes for accurate tails.
 
-        It is called once, before the tails are tabulated. A law whose tails have closed
-        forms needs no quadrature and returns itself, which is the default.
+        Called once, before the tails are tabulated. A law whose tails have closed forms
+        needs no quadrature and returns itself, which is the default.
 
         Returns
         -------

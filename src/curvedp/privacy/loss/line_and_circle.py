@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_sum_exp
@@ -262,24 +263,62 @@ def _log_normal_between(a: Array, b: Array) -> Array:
     """
     # Reflect intervals in the right tail, where Φ is close to 1, to the left.
     is_right = a + b > 0
-    a, b = np.where(is_right, -b, a), np.where(is_right, -a, b)
-    width = np.maximum(b - a, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # By quadrature, for intervals on which the density changes little.
-        log_density_change = width * np.maximum(np.abs(a), 1.0)
-        changes_little = log_density_change < _QUADRATURE_MAX_CHANGE
-        start = np.where(changes_little, a, 0.0)[..., None]
-        length = np.where(changes_little, width, 0.0)[..., None]
-        nodes = start + length * (_NODES + 1) / 2
-        by_quadrature = (
-            np.log(width)
-            + log_sum_exp(-nodes * nodes / 2 + np.log(_WEIGHTS / 2), axis=-1)
-            - 0.5 * math.log(2 * math.pi)
-        )
+    left = np.where(is_right, -b, a)
+    right = np.where(is_right, -a, b)
+    width = np.maximum(right - left, 0.0)
 
-        # As a difference, for all others. Φ(a) = Φ(b) would give log 0.
-        log_high = scipy.special.log_ndtr(b)
-        log_low = scipy.special.log_ndtr(a)
-        log_ratio = np.minimum(log_low - log_high, _JUST_BELOW_ZERO)
-        by_difference = log_high + np.log(-np.expm1(log_ratio))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_density_change = width * np.maximum(np.abs(left), 1.0)
+        changes_little = log_density_change < _QUADRATURE_MAX_CHANGE
+        by_quadrature = _log_normal_by_quadrature(left, width, changes_little)
+        by_difference = _log_normal_by_difference(left, right)
     return np.where(changes_little, by_quadrature, by_difference)
+
+
+def _log_normal_by_quadrature(
+    left: Array, width: Array, selected: NDArray[np.bool_]
+) -> Array:
+    """Return log(Φ(left + width) − Φ(left)) by quadrature of the normal density.
+
+    Parameters
+    ----------
+    left : array
+        The left ends of intervals.
+    width : array
+        Their lengths.
+    selected : array of bool
+        The intervals whose results are used; those of the others are arbitrary.
+
+    Returns
+    -------
+    array
+        One logarithm for each interval.
+    """
+    # The last axis is for the nodes.
+    start = np.where(selected, left, 0.0)[..., None]
+    length = np.where(selected, width, 0.0)[..., None]
+    nodes = start + length * (_NODES + 1) / 2
+    log_mean = log_sum_exp(-nodes * nodes / 2 + np.log(_WEIGHTS / 2), axis=-1)
+    return np.asarray(np.log(width) + log_mean - 0.5 * math.log(2 * math.pi))
+
+
+def _log_normal_by_difference(left: Array, right: Array) -> Array:
+    """Return log(Φ(right) − Φ(left)) as a difference of two values of Φ.
+
+    Parameters
+    ----------
+    left : array
+        The left ends of intervals.
+    right : array
+        The right ends.
+
+    Returns
+    -------
+    array
+        One logarithm for each interval.
+    """
+    log_high = scipy.special.log_ndtr(right)
+    log_low = scipy.special.log_ndtr(left)
+    # Φ(left) = Φ(right) would give log 0.
+    log_ratio = np.minimum(log_low - log_high, _JUST_BELOW_ZERO)
+    return np.asarray(log_high + np.log(-np.expm1(log_ratio)))

@@ -107,6 +107,33 @@ class LevelSet(NamedTuple):
     center_exceeds: NDArray[np.bool_]
 
 
+class _RadialRanges(NamedTuple):
+    """The ranges of radii over which the tails at several losses t are integrated.
+
+    Attributes
+    ----------
+    ends : array, shape (n_ends, n_losses)
+        The radii at which one range ends and the next one begins, minus the mode of the
+        radius. The small radii come first, then the medium ones, then the large ones.
+    center_exceeds : array of bool
+        Whether L > t at small radii, for each t.
+    log_center : array
+        The logarithm of the integral over the small radii, for each t.
+    """
+
+    ends: Array
+    center_exceeds: NDArray[np.bool_]
+    log_center: Array
+
+    def select(self, selected: NDArray[np.bool_]) -> "_RadialRanges":
+        """Return the same for the selected losses only."""
+        return _RadialRanges(
+            self.ends[:, selected],
+            self.center_exceeds[selected],
+            self.log_center[selected],
+        )
+
+
 @dataclass(frozen=True)
 class SpaceFormLoss(PrivacyLossLaw):
     """The privacy loss L of isotropic noise on a space of curvature −1, 0 or 1.
@@ -140,8 +167,8 @@ class SpaceFormLoss(PrivacyLossLaw):
     def resolved(self) -> "SpaceFormLoss":
         """Return this loss with enough quadrature nodes for accurate integrals.
 
-        It is called once, before the tails of the loss are tabulated. The number of
-        nodes is doubled until a further doubling changes neither the integral ∫ρ of the
+        Called once, before the tails of the loss are tabulated. The number of nodes is
+        doubled until a further doubling changes neither the integral ∫ρ of the
         density ρ of the radius, nor the upper tail P(L > t) at a few losses t. If the
         loss has a maximum T, three of these t are close to T, because the tail varies
         quickly there.
@@ -460,13 +487,9 @@ class SpaceFormLoss(PrivacyLossLaw):
             x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
             1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
 
-        where sn is sinh, the identity or sin for the curvature −1, 0 or 1. To lose no
-        digits, b − r is computed as 2s²t/(b + r) (Gaussian) or st (Laplace). On a
-        hyperbolic space sinh z is written as e^z(1 − e^{−2z})/2. The factors e^z
-        cancel, so that nothing overflows.
-
-        x and 1 − x must be computed separately: a difference from 1 would lose the
-        digits of the smaller one.
+        where sn is sinh, the identity or sin for the curvature −1, 0 or 1. x and 1 − x
+        must be computed separately: a difference from 1 would lose the digits of the
+        smaller one.
 
         Parameters
         ----------
@@ -481,43 +504,47 @@ class SpaceFormLoss(PrivacyLossLaw):
             Both to full relative precision, clipped to [0, 1]. They are 0 where the
             formula is 0/0.
         """
-        D, s = self.distance, self.s
-
-        # Compute the distance b from the second center, and b − r without cancellation.
+        D = self.distance
         b = self._level_distance(r, t)
-        if self.kind == "gaussian":
-            with np.errstate(invalid="ignore", divide="ignore"):
-                b_minus_r = np.where(t > 0, 2 * s * s * t / (b + r), 0.0)
-        else:
-            b_minus_r = s * t + 0.0 * r
+        b_minus_r = self._excess_distance(r, t, b)
+        sides = _HalfSums(
+            x_first=(D - b_minus_r) / 2,
+            x_second=(r + D + b) / 2,
+            y_first=(D + b_minus_r) / 2,
+            y_second=(b + r - D) / 2,
+        )
 
-        # The arguments of sn in the numerators: two for x and two for y = 1 − x.
-        x_first = (D - b_minus_r) / 2
-        x_second = (r + D + b) / 2
-        y_first = (D + b_minus_r) / 2
-        y_second = (b + r - D) / 2
-
-        # The same two quotients with the identity, sin or sinh in place of sn.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == 0:
-                x = x_first * x_second / (r * D)
-                one_minus_x = y_first * y_second / (r * D)
+                x, one_minus_x = _flat_law_of_cosines(sides, r, D)
             elif self.k == 1:
-                denominator = np.sin(r) * math.sin(D)
-                x = np.sin(x_first) * np.sin(x_second) / denominator
-                one_minus_x = np.sin(y_first) * np.sin(y_second) / denominator
+                x, one_minus_x = _spherical_law_of_cosines(sides, r, D)
             else:
-                # For the hyperbolic sine the factors e^z are left out; in x they
-                # cancel, and in 1 − x they leave e^{−2·x_first}.
-                denominator = np.expm1(-2 * r) * math.expm1(-2 * D)
-                x = np.expm1(-2 * x_first) * np.expm1(-2 * x_second) / denominator
-                one_minus_x = (
-                    np.exp(-2 * x_first)
-                    * np.expm1(-2 * y_first)
-                    * np.expm1(-2 * y_second)
-                    / denominator
-                )
+                x, one_minus_x = _hyperbolic_law_of_cosines(sides, r, D)
         return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(one_minus_x, 0.0), 1.0)
+
+    def _excess_distance(self, r: Array, t: Array, b: Array) -> Array:
+        """Return b − r without cancellation, for outputs with the privacy loss t.
+
+        Parameters
+        ----------
+        r : array
+            Distances of outputs from the first center.
+        t : array
+            Values of the loss.
+        b : array
+            Distances of the outputs from the second center, `_level_distance(r, t)`.
+
+        Returns
+        -------
+        array
+            2s²t/(b + r) for Gaussian and st for Laplace noise of scale s.
+        """
+        s = self.s
+        if self.kind == "laplace":
+            return s * t + 0.0 * r  # of the shape to which t and r broadcast
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(t > 0, 2 * s * s * t / (b + r), 0.0)
 
     def _level_set(self, t: Array) -> LevelSet:
         """Return the radii r_a and r_b between which the loss L takes the value t.
@@ -588,69 +615,89 @@ class SpaceFormLoss(PrivacyLossLaw):
         log_upper, log_lower : array
             One logarithm for each t.
         """
-        # The radii at which one integral ends and the next one begins, relative to the
-        # mode. `ends` has one row for each radius and one column for each t.
         t = np.asarray(t, np.float64)
-        level_set = self._level_set(t)
-        radii = [np.zeros_like(t), *level_set.radii, np.full_like(t, self._diameter)]
-        ends = np.stack(radii) - self.mode
-
-        # The integral over the small radii belongs to one of the two tails.
-        log_center = self._radial_integral(t, ends[0], ends[1], Direction.ALL)
-        log_center_above = np.where(level_set.center_exceeds, log_center, -math.inf)
-        log_center_below = np.where(level_set.center_exceeds, -math.inf, log_center)
-
-        # The upper tail: the small radii, and those at which some directions count.
-        log_integrals = [log_center_above]
-        for low, high in pairwise(ends[1:-1]):
-            log_integrals.append(self._radial_integral(t, low, high, Direction.ABOVE))
-        log_upper = log_sum_exp(np.stack(log_integrals), axis=0) - self.log_mass
-        log_upper = np.minimum(log_upper, 0.0)
-
-        # The smaller tail keeps all its digits; the larger one is 1 minus the smaller.
-        # Case 1: the upper tail is the smaller one; the lower tail is its complement.
+        ranges = self._radial_ranges(t)
+        log_upper = self._log_upper_tail(t, ranges)
         log_lower = np.full_like(t, -math.inf)
+
+        # Where the upper tail is the smaller one, the lower tail is its complement.
         upper_is_small = log_upper < self._upper_is_small
         with np.errstate(divide="ignore"):
             log_lower[upper_is_small] = np.log1p(-np.exp(log_upper[upper_is_small]))
 
-        # Case 2: the lower tail is the smaller one. It is integrated, and the upper
-        # tail is replaced by its complement.
+        # Elsewhere the lower tail is integrated, and the upper tail is its complement.
         lower_is_small = ~upper_is_small
         if np.any(lower_is_small):
             log_lower[lower_is_small] = self._log_lower_tail(
-                t[lower_is_small],
-                ends[:, lower_is_small],
-                log_center_below[lower_is_small],
+                t[lower_is_small], ranges.select(lower_is_small)
             )
             log_upper[lower_is_small] = np.log1p(-np.exp(log_lower[lower_is_small]))
         return log_upper, log_lower
 
-    def _log_lower_tail(self, t: Array, ends: Array, log_center: Array) -> Array:
+    def _radial_ranges(self, t: Array) -> _RadialRanges:
+        """Return the ranges of radii over which the tails at losses t are integrated.
+
+        Parameters
+        ----------
+        t : array
+            Losses, in one dimension.
+
+        Returns
+        -------
+        _RadialRanges
+            The ranges, and the integral over the first one.
+        """
+        level_set = self._level_set(t)
+        radii = [np.zeros_like(t), *level_set.radii, np.full_like(t, self._diameter)]
+        ends = np.stack(radii) - self.mode
+        log_center = self._radial_integral(t, ends[0], ends[1], Direction.ALL)
+        return _RadialRanges(ends, level_set.center_exceeds, log_center)
+
+    def _log_upper_tail(self, t: Array, ranges: _RadialRanges) -> Array:
+        """Return log P₁(L > t): integrals over small and medium radii.
+
+        At small radii all directions have L > t or none has; at medium radii, some
+        directions have.
+
+        Parameters
+        ----------
+        t : array
+            Losses, in one dimension.
+        ranges : _RadialRanges
+            The ranges of radii.
+
+        Returns
+        -------
+        array
+            One logarithm <= 0 for each t.
+        """
+        log_integrals = [np.where(ranges.center_exceeds, ranges.log_center, -math.inf)]
+        for low, high in pairwise(ranges.ends[1:-1]):
+            log_integrals.append(self._radial_integral(t, low, high, Direction.ABOVE))
+        log_tail = log_sum_exp(np.stack(log_integrals), axis=0) - self.log_mass
+        return np.minimum(log_tail, 0.0)
+
+    def _log_lower_tail(self, t: Array, ranges: _RadialRanges) -> Array:
         """Return log P₁(L <= t) at losses t for which this probability is at most ½.
 
-        L is the privacy loss and P₁ the law of the noise about the first center. The
-        probability is a sum of integrals over the distance r from that center: the
-        small r, at which all directions have L <= t or none has; the medium r, at which
-        some directions have; and the large r, at which all have.
+        It is a sum of integrals over small radii, at which all directions have L <= t
+        or none has; medium ones, at which some directions have; and large ones, at
+        which all have.
 
         Parameters
         ----------
         t : array
             Losses at which P₁(L <= t) <= ½.
-        ends : array
-            The distances r at which these integrals begin and end, minus the mode of r.
-            There is one row for each end and one column for each t.
-        log_center : array
-            The logarithm of the integral over the small r, for each t.
+        ranges : _RadialRanges
+            The ranges of radii.
 
         Returns
         -------
         array
             One logarithm for each t, at most −0.5 in spite of rounding.
         """
-        # Small radii, then medium ones, then large ones.
-        log_integrals = [log_center]
+        ends = ranges.ends
+        log_integrals = [np.where(ranges.center_exceeds, -math.inf, ranges.log_center)]
         for low, high in pairwise(ends[1:-1]):
             log_integrals.append(self._radial_integral(t, low, high, Direction.BELOW))
         log_far = self._radial_integral(t, ends[-2], ends[-1], Direction.ALL)
@@ -710,12 +757,11 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> tuple[Array, Array]:
         """Return the part of [low, high] on which a radial integrand is not negligible.
 
-        It is called before each integration, so that all quadrature nodes lie where
-        they matter. The integrand ρ(m+u)·F is a function of u = r − m, where r is the
+        Called before each integration, so that all quadrature nodes lie where they
+        matter. The integrand ρ(m+u)·F is a function of u = r − m, where r is the
         distance from the first center, ρ its density, m the mode of ρ, and F the
         probability of the directions that count. It has one peak, and three successive
-        grids close in on it. On a space that is not compact, the first grid is extended
-        until the integrand has fallen to e^-42 of its peak.
+        grids close in on the interval where it is above e^-42 of its peak.
 
         An interval that is too large only costs accuracy of the quadrature, which
         `resolved` measures; one that is too small would lose probability.
@@ -740,11 +786,10 @@ class SpaceFormLoss(PrivacyLossLaw):
         low = low[:, None]
         high = high[:, None]
 
-        # The first grid is spaced geometrically about the mode.
+        # The first grid is spaced geometrically about the mode. It is extended to the
+        # right until the integrand has ended.
         u = np.clip(nearest_to_mode + self.width * _FIRST_GRID_OFFSETS, low, high)
         values = self._log_integrand(u, t, direction, is_rough=True)
-
-        # It is extended to the right, by doubling, until the integrand has ended.
         while True:
             last = u[:, -1:]
             negligible = values.max(axis=1, keepdims=True) - _NEGLIGIBLE_DEPTH
@@ -753,8 +798,8 @@ class SpaceFormLoss(PrivacyLossLaw):
                 break
 
             # Append one grid point to every row; rows that have ended repeat theirs.
-            farther = np.minimum(nearest_to_mode + 2 * (last - nearest_to_mode), high)
-            last = np.where(is_open, farther, last)
+            doubled = np.minimum(nearest_to_mode + 2 * (last - nearest_to_mode), high)
+            last = np.where(is_open, doubled, last)
             last_value = self._log_integrand(last, t, direction, is_rough=True)
             u = np.concatenate([u, last], axis=1)
             values = np.concatenate([values, last_value], axis=1)
@@ -876,6 +921,101 @@ class SpaceFormLoss(PrivacyLossLaw):
             return False
         cut = _SINH_IS_EXPONENTIAL - self.mode
         return bool(np.any(high > cut) and np.any(low < cut))
+
+
+# ---- the law of cosines in half angles
+
+
+class _HalfSums(NamedTuple):
+    """Half sums and differences of the three sides r, D and b of a triangle."""
+
+    x_first: Array  # (r + D − b)/2
+    x_second: Array  # (r + D + b)/2
+    y_first: Array  # (b − r + D)/2
+    y_second: Array  # (b + r − D)/2
+
+
+def _flat_law_of_cosines(sides: _HalfSums, r: Array, D: float) -> tuple[Array, Array]:
+    """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, in flat space.
+
+    Parameters
+    ----------
+    sides : _HalfSums
+        Half sums of the sides.
+    r : array
+        One of the sides next to the angle.
+    D : float
+        The other one.
+
+    Returns
+    -------
+    x, one_minus_x : array
+        The two squares.
+    """
+    x = sides.x_first * sides.x_second / (r * D)
+    one_minus_x = sides.y_first * sides.y_second / (r * D)
+    return x, one_minus_x
+
+
+def _spherical_law_of_cosines(
+    sides: _HalfSums, r: Array, D: float
+) -> tuple[Array, Array]:
+    """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, on the unit sphere.
+
+    Parameters
+    ----------
+    sides : _HalfSums
+        Half sums of the sides.
+    r : array
+        One of the sides next to the angle.
+    D : float
+        The other one.
+
+    Returns
+    -------
+    x, one_minus_x : array
+        The two squares.
+    """
+    denominator = np.sin(r) * math.sin(D)
+    x = np.sin(sides.x_first) * np.sin(sides.x_second) / denominator
+    one_minus_x = np.sin(sides.y_first) * np.sin(sides.y_second) / denominator
+    return x, one_minus_x
+
+
+def _hyperbolic_law_of_cosines(
+    sides: _HalfSums, r: Array, D: float
+) -> tuple[Array, Array]:
+    """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, for curvature −1.
+
+    sinh z is written as e^z·(1 − e^{−2z})/2, so that nothing overflows. In x the
+    factors e^z cancel, and in 1 − x they leave e^{−2·x_first}.
+
+    Parameters
+    ----------
+    sides : _HalfSums
+        Half sums of the sides.
+    r : array
+        One of the sides next to the angle.
+    D : float
+        The other one.
+
+    Returns
+    -------
+    x, one_minus_x : array
+        The two squares.
+    """
+    denominator = np.expm1(-2 * r) * math.expm1(-2 * D)
+    x = np.expm1(-2 * sides.x_first) * np.expm1(-2 * sides.x_second) / denominator
+    one_minus_x = (
+        np.exp(-2 * sides.x_first)
+        * np.expm1(-2 * sides.y_first)
+        * np.expm1(-2 * sides.y_second)
+        / denominator
+    )
+    return x, one_minus_x
+
+
+# ---- the most likely radius of a Gaussian
 
 
 def _solve_m_tan_m(target: float) -> float:

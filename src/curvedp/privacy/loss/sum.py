@@ -346,8 +346,6 @@ class SumOfLosses(PrivacyLossLaw):
             The logarithms of the two tails, at most 0, with the shape of `t`.
         """
         a, b = self.a, self.b
-
-        # Make the tables long enough.
         largest_loss = 2 * float(t.max()) + _TABLE_MARGIN * self.loss_scale
         a.extend_table_to(largest_loss)
         b.extend_table_to(largest_loss)
@@ -364,21 +362,19 @@ class SumOfLosses(PrivacyLossLaw):
 
         # Values of B outside [low, high] decide alone whether A + B exceeds t.
         if math.isfinite(a.max_loss):
-            log_b_above_high = np.where(
-                high < b.max_loss, b.log_upper_tail_at_any_loss(high), -math.inf
-            )
-            log_b_below_low = np.where(
-                low > -b.max_loss, b.log_lower_tail_at_any_loss(low), -math.inf
-            )
-            log_upper = np.logaddexp(log_upper, log_b_above_high)
-            log_lower = np.logaddexp(log_lower, log_b_below_low)
+            log_b_above = b.log_upper_tail_at_any_loss(high)
+            log_b_above = np.where(high < b.max_loss, log_b_above, -math.inf)
+            log_upper = np.logaddexp(log_upper, log_b_above)
+
+            log_b_below = b.log_lower_tail_at_any_loss(low)
+            log_b_below = np.where(low > -b.max_loss, log_b_below, -math.inf)
+            log_lower = np.logaddexp(log_lower, log_b_below)
 
         # The total is 1 up to the error of the density, which both tails share.
         log_total = np.logaddexp(log_upper, log_lower)
-        return (
-            np.minimum(log_upper - log_total, 0.0),
-            np.minimum(log_lower - log_total, 0.0),
-        )
+        log_upper = np.minimum(log_upper - log_total, 0.0)
+        log_lower = np.minimum(log_lower - log_total, 0.0)
+        return log_upper, log_lower
 
     def _log_convolution(
         self,
@@ -391,14 +387,9 @@ class SumOfLosses(PrivacyLossLaw):
         """Return log ∫ f_B(b)·tail(t − b) db from low to high, one for each t.
 
         A and B are two privacy losses, f_B is the density of B, and `tail` is the upper
-        or the lower tail of A. The steps are:
-
-        1. Lay a coarse grid over [low, high]. If A or B is bounded, it consists of an
-           evenly spaced grid and one about the mean of B, otherwise of the latter.
-        2. Three times, shrink the interval to where the integrand is not negligible,
-           and lay a finer grid there. This finds the support, because the integrand has
-           one peak.
-        3. Integrate over that interval by a rule that is dense at both ends.
+        or the lower tail of A. The integral runs over the interval on which the
+        integrand is not negligible. It is found in three rounds, which works because
+        the integrand has one peak.
 
         Parameters
         ----------
@@ -417,26 +408,18 @@ class SumOfLosses(PrivacyLossLaw):
             One logarithm for each t.
         """
         t = t[:, None]  # rows: the values of t; columns: the values of b
-        low = low[:, None]
-        high = high[:, None]
 
         def log_integrand(b: Array) -> Array:
             """Return log(f_B(b)·tail(t − b)), one row for each t."""
             return np.asarray(self.b.log_density_at_any_loss(b) + log_tail(t - b))
 
-        # Step 1.
-        mean_of_b = self.b_scale**2 / 2
-        b = np.clip(mean_of_b + self.b_scale * _FIRST_GRID_OFFSETS, low, high)
-        if math.isfinite(self.b.max_loss) or math.isfinite(self.a.max_loss):
-            even_grid = low + (high - low) * _GRID_FRACTIONS
-            b = np.sort(np.concatenate([b, even_grid], axis=1), axis=1)
-
-        # Step 2.
+        # Narrow the interval, with a finer grid in each round.
+        grid = self._first_grid(low[:, None], high[:, None])
         for _ in range(_SUPPORT_ROUNDS):
-            left, right = _find_support(b, log_integrand(b))
-            b = left + (right - left) * _GRID_FRACTIONS
+            left, right = _find_support(grid, log_integrand(grid))
+            grid = left + (right - left) * _GRID_FRACTIONS
 
-        # Step 3. The rule is one for (0, 2); halved, it is one for (0, 1).
+        # A rule that is dense at both ends. It is one for (0, 2); halved, for (0, 1).
         nodes_on_02, weights_on_02 = endpoint_quadrature(order)
         nodes = nodes_on_02 / 2
         weights = weights_on_02 / 2
@@ -445,6 +428,31 @@ class SumOfLosses(PrivacyLossLaw):
             log_values = log_integrand(left + width * nodes)
             log_terms = log_values + np.log(weights) + np.log(width)
             return log_sum_exp(log_terms, axis=1)
+
+    def _first_grid(self, low: Array, high: Array) -> Array:
+        """Return a coarse grid of values b of the loss B, between low and high.
+
+        It is dense about the mean of B. If A or B is bounded, evenly spaced points are
+        added.
+
+        Parameters
+        ----------
+        low, high : array, shape (n, 1)
+            The ends of each grid.
+
+        Returns
+        -------
+        array, shape (n, n_points)
+            Increasing points, one row for each grid. Points may occur several times.
+        """
+        mean_of_b = self.b_scale**2 / 2
+        grid = np.clip(mean_of_b + self.b_scale * _FIRST_GRID_OFFSETS, low, high)
+        is_bounded = math.isfinite(self.b.max_loss) or math.isfinite(self.a.max_loss)
+        if not is_bounded:
+            return grid
+
+        even_grid = low + (high - low) * _GRID_FRACTIONS
+        return np.sort(np.concatenate([grid, even_grid], axis=1), axis=1)
 
 
 def _log_tails_agree(log_tail: Array, finer_log_tail: Array) -> bool:

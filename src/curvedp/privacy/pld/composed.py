@@ -31,6 +31,7 @@ from curvedp.numerics.directed_rounding import Array, round_up
 from curvedp.privacy.pld.convolve import (
     MANY_STEPS,
     Factor,
+    TiltedConvolution,
     convolve_tilted,
     exponential_tilt,
     hockey_stick_divergence,
@@ -457,15 +458,8 @@ class ComposedPLD:
             masses_from_start[first - start :], rate, width, convolution.error
         )
 
-        # Undo the tilt; the rounding error is (n) of docs/theory/accounting.md, Theorem
-        # C2.
-        exponent = convolution.kappa - rate * (grid * width)
-        rounding = (
-            UNTILT_ERROR
-            * UNIT_ROUNDOFF
-            * (convolution.kappa_magnitude + np.abs(exponent) + 8)
-        )
-        delta *= np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT))
+        losses = np.asarray(grid * width, np.float64)
+        delta *= _untilting_factor(convolution, rate, losses)
         delta[grid >= last_index] = 0.0
 
         # Add the mass outside of the window; the rounding error is (t) of
@@ -680,6 +674,32 @@ class ComposedPLD:
             distances = np.abs(pld.losses - mean_loss)
             sum_of_squares += count * float(masses @ distances) ** 2
         return math.sqrt(math.pi / 2 * sum_of_squares / sum(self._counts))
+
+
+def _untilting_factor(
+    convolution: TiltedConvolution, rate: float, losses: Array
+) -> Array:
+    """Return the factor e^{κ − rate·L} that undoes a tilt at each loss L, rounded up.
+
+    Parameters
+    ----------
+    convolution : TiltedConvolution
+        The convolution, which knows κ.
+    rate : float
+        The rate of the tilt.
+    losses : array
+        The losses L.
+
+    Returns
+    -------
+    array
+        The factors. Their rounding error is (n) of docs/theory/accounting.md, Theorem
+        C2.
+    """
+    exponent = convolution.kappa - rate * losses
+    magnitude = convolution.kappa_magnitude + np.abs(exponent) + 8
+    rounding = UNTILT_ERROR * UNIT_ROUNDOFF * magnitude
+    return np.asarray(np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT)))
 
 
 def _index_range(window: Window, last_index: int) -> tuple[int, int]:

@@ -199,30 +199,14 @@ def connect_the_dots(
     grid = loss_grid(last_index, growth, min_points)
     eps = np.asarray(grid * width, np.float64)
 
-    # The masses at losses > 0, of P against Q (remove) and of Q against P (add).
-    delta_remove = np.minimum(np.asarray(pair.remove(eps)), 1.0)
-    if pair.is_symmetric:
-        remove = masses_from_profile(*convex_envelope(eps, delta_remove))
-        add = remove
-    else:
-        delta_add = np.minimum(np.asarray(pair.add(eps)), 1.0)
-        # The two directions agree at ε = 0, but for rounding.
-        delta_remove[0] = delta_add[0] = max(delta_remove[0], delta_add[0])
-        remove = masses_from_profile(
-            *convex_envelope(eps, delta_remove, is_symmetric=False)
-        )
-        add = masses_from_profile(*convex_envelope(eps, delta_add, is_symmetric=False))
+    remove, add = _masses_in_both_directions(pair, eps)
 
-    # The mass at loss 0 is what is left of 1.
-    mass_at_zero = max(
-        1
-        - remove.delta_at_zero
-        - remove.taken_from_zero
-        - add.taken_from_zero
-        # The rounding error: docs/theory/accounting.md, Theorem C2 (b).
-        + ZERO_MASS_ERROR * UNIT_ROUNDOFF,
-        0.0,
-    )
+    # The mass at loss 0 is what is left of 1. Its rounding error is (b) of
+    # docs/theory/accounting.md, Theorem C2.
+    left_of_one = 1 - remove.delta_at_zero - remove.taken_from_zero
+    left_of_one -= add.taken_from_zero
+    mass_at_zero = max(left_of_one + ZERO_MASS_ERROR * UNIT_ROUNDOFF, 0.0)
+
     # The masses of P at losses < 0 follow from Q's: P(L = −ε) = e^{−ε}·Q(L = −ε).
     negative_masses = round_up(
         add.masses * np.exp(-add.losses), MASS_ERROR * UNIT_ROUNDOFF
@@ -233,6 +217,38 @@ def connect_the_dots(
     masses = np.concatenate([negative_masses[::-1], [mass_at_zero], remove.masses])
     index = np.rint(losses / width).astype(np.int64)
     return DiscretePLD(width, index, masses, remove.delta_at_end)
+
+
+def _masses_in_both_directions(
+    pair: PairProfile, eps: Array
+) -> tuple[_PositiveLosses, _PositiveLosses]:
+    """Return the masses at losses > 0, of P against Q and of Q against P.
+
+    Parameters
+    ----------
+    pair : PairProfile
+        Upper bounds on δ(ε) in both directions.
+    eps : array
+        The ε at which they are evaluated, increasing from 0.
+
+    Returns
+    -------
+    remove, add : _PositiveLosses
+        The masses for removing and for adding a record.
+    """
+    delta_remove = np.minimum(np.asarray(pair.remove(eps)), 1.0)
+    if pair.is_symmetric:
+        both = masses_from_profile(*convex_envelope(eps, delta_remove))
+        return both, both
+
+    # The two directions agree at ε = 0, but for rounding.
+    delta_add = np.minimum(np.asarray(pair.add(eps)), 1.0)
+    delta_at_zero = max(delta_remove[0], delta_add[0])
+    delta_remove[0] = delta_at_zero
+    delta_add[0] = delta_at_zero
+    remove_corners = convex_envelope(eps, delta_remove, is_symmetric=False)
+    add_corners = convex_envelope(eps, delta_add, is_symmetric=False)
+    return masses_from_profile(*remove_corners), masses_from_profile(*add_corners)
 
 
 def loss_grid(last_index: int, growth: float, min_points: int) -> NDArray[np.int64]:

@@ -3,7 +3,7 @@ All are computed from the privacy loss L = log p₁(Y)/p₂(Y), with the output 
 and p₂ on two neighboring data sets, and Y drawn from p₁. A table stores the
 distribution of L.
 
-The two data sets are those that are easiest to tell apart. Subclasses of
+The two data sets are the ones that are easiest to tell apart. Subclasses of
 `PrivacyProfile` supply the distribution of L. With P₁ and P₂ the probabilities under p₁
 and p₂,
 
@@ -16,28 +16,27 @@ in docs/theory/exact-profiles.md.
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from curvedp import _validate
 from curvedp.errors import NotResolved, ParameterError
 from curvedp.numerics.directed_rounding import (
     EIGHTEEN_ROUNDINGS,
     Array,
-    bracket_sign_change,
     round_up,
 )
-from curvedp.numerics.log_space import log_complement
 from curvedp.privacy.curve import PrivacyCurve
-from curvedp.privacy.guarantees.gaussian import gdp_log_delta, gdp_mu_below
 from curvedp.privacy.loss.law import PrivacyLossLaw
 from curvedp.privacy.loss.table import TabulatedLossLaw
 from curvedp.privacy.profiles.guarantee import ProfileGuarantee
+from curvedp.privacy.profiles.mu_equation import mu_of_large_delta, mu_of_small_delta
+from curvedp.privacy.profiles.tradeoff import LogErrors, TradeoffCurve
 
 # The relative error that is allowed for δ, μ and the Rényi divergences. Each of them is
 # rounded up by it. The largest error that was measured is below 1e-11. Raising it is
@@ -63,7 +62,6 @@ _LARGE_LOG_INCREASE = 30
 _FIRST_LOG2_ORDER = -6.0
 _LOG2_ORDER_STEP = 0.5
 _LOG2_ORDER_OF_MU_BOUND = 12
-_LOG_ROUNDING = 4e-16  # twice the relative rounding error of a logarithm
 # The search for μ refines every peak of the grid that is at least this much of the
 # highest one, in at most so many rounds.
 _NEARLY_HIGHEST = 0.98
@@ -266,8 +264,9 @@ class PrivacyProfile(PrivacyCurve):
             mu = max(mu, self._largest_mu_on_interval(new_losses))
             n_doublings += n_needed
 
-        # An error of δ changes μ by less than twice as much, because ∂log δ/∂log μ > ½.
-        # With twice the margin, δ_μ therefore stays above the rounded-up δ.
+        # An error of δ changes μ by less than twice as much, by the lemma of
+        # docs/theory/exact-profiles.md, "Products and SPD matrices". With twice the
+        # margin, δ_μ therefore stays above the rounded-up δ.
         return float(round_up(mu, 2 * RELATIVE_ERROR))
 
     def _count_doublings_needed(
@@ -416,10 +415,10 @@ class PrivacyProfile(PrivacyCurve):
         against N(μ, 1). Its largest value is the smallest μ with δ(ε) <= δ_μ(ε) at
         every ε of the interval, which is what μ-GDP needs.
 
-        The maximum is sought on a grid first. Every peak that is nearly the highest is
-        then refined: nine points are laid across the two cells next to it, then across
-        the two best cells of those, and so on. The cells must begin as small as those
-        of `TabulatedLossLaw.grid`, or a peak between two grid points could be missed.
+        Every peak of a grid that is nearly the highest is refined: nine points are laid
+        across the two cells next to it, then across the two best cells of those, and so
+        on. The grid must be as fine as `TabulatedLossLaw.grid`, or a peak between two
+        grid points could be missed.
 
         Parameters
         ----------
@@ -431,19 +430,13 @@ class PrivacyProfile(PrivacyCurve):
         float
             The maximum, to about 1e-11 relative.
         """
-        # A peak is a grid point with no higher neighbor. Only those count whose μ is so
-        # close to the largest that the true maximum may lie next to them.
+        # The first cells: those on both sides of every peak of the grid.
         mu = self._mu_at(grid)
         largest = float(mu.max())
-        left_is_not_higher = np.concatenate([[True], mu[1:] >= mu[:-1]])
-        right_is_not_higher = np.concatenate([mu[:-1] >= mu[1:], [True]])
-        is_high = mu >= _NEARLY_HIGHEST * largest
-        peaks = np.nonzero(left_is_not_higher & right_is_not_higher & is_high)[0]
-
-        # One row for each peak: the interval (low, high) that contains it.
+        peaks = _find_high_peaks(mu)
         low = grid[np.maximum(peaks - 1, 0)]
         high = grid[np.minimum(peaks + 1, len(grid) - 1)]
-        peak_index = np.arange(len(peaks))
+
         for _ in range(_REFINEMENT_ROUNDS):
             # Nine points on each interval: one row for each peak.
             points = low[:, None] + (high - low)[:, None] * _REFINEMENT_FRACTIONS
@@ -457,8 +450,9 @@ class PrivacyProfile(PrivacyCurve):
 
             # The two cells next to the best of the nine points of each peak.
             best = np.argmax(values, axis=1)
-            low = points[peak_index, np.maximum(best - 1, 0)]
-            high = points[peak_index, np.minimum(best + 1, 8)]
+            row = np.arange(len(peaks))
+            low = points[row, np.maximum(best - 1, 0)]
+            high = points[row, np.minimum(best + 1, len(_REFINEMENT_FRACTIONS) - 1)]
         return largest
 
     def mu_at(self, eps: Array) -> Array:
@@ -509,15 +503,13 @@ class PrivacyProfile(PrivacyCurve):
 
         # Solve from log δ where δ <= ½, and from log(1 − δ) elsewhere.
         mu = np.zeros_like(eps)
-        mu[is_usable] = _mu_with_small_delta(
-            eps[is_usable], log_delta[is_usable], start
-        )
+        mu[is_usable] = mu_of_small_delta(eps[is_usable], log_delta[is_usable], start)
         if np.any(is_above_half):
             large_delta_eps = eps[is_above_half]
             log_complement_of_delta = self.loss_table.log_one_minus_delta(
                 large_delta_eps
             )
-            mu[is_above_half] = _mu_with_large_delta(
+            mu[is_above_half] = mu_of_large_delta(
                 large_delta_eps, log_complement_of_delta, start
             )
         return mu
@@ -581,22 +573,8 @@ class PrivacyProfile(PrivacyCurve):
         mu = -scipy.special.ndtri(alpha) - quantile_of_beta
         return np.asarray(np.maximum(mu, 0.0))
 
-    def _log_tradeoff(self, alpha: Array) -> tuple[Array, Array]:
+    def _log_tradeoff(self, alpha: Array) -> LogErrors:
         """Return log β(α) and log(1 − β(α)) of the trade-off curve β, rounded down.
-
-        β(α) is the smallest type II error of a test, with type I error α, that tells
-        two neighboring data sets apart. By the lemma of Neyman and Pearson, the best
-        test is L > t for a threshold t of the privacy loss L. With P₁ and P₂ the output
-        distributions on the two data sets, its errors are P₂(L > t) and P₁(L <= t).
-
-        An isometry of the space swaps P₁ and P₂, so that the curve is its own inverse.
-        It crosses the diagonal at α = P₂(L > 0). The threshold t >= 0 therefore solves
-
-            α = P₂(L > t),  and then β = P₁(L <= t),  if α is left of that crossing;
-            α = P₁(L <= t), and then β = P₂(L > t),   if α is right of it.
-
-        β must never be above the truth, so that every rounding lowers it.
-        tests/privacy/test_profile.py compares the curve with closed forms.
 
         Parameters
         ----------
@@ -605,118 +583,11 @@ class PrivacyProfile(PrivacyCurve):
 
         Returns
         -------
-        log_beta, log_complement_of_beta : array
+        LogErrors
             Both logarithms, because either can be the one that keeps its digits.
         """
-        table = self.loss_table
-        with np.errstate(divide="ignore"):
-            log_alpha = np.log(alpha)
-            log_complement_of_alpha = np.log1p(-alpha)
-        log_crossing = table.log_upper_tail_of_second_law(np.zeros(1))[0]
-        is_left = log_alpha <= log_crossing
-
-        # Find the threshold. Both functions below decrease as it grows. They are
-        # searched in the coordinate w in which the table stores losses.
-        def lower_tail_deficit(w: Array) -> Array:
-            """Return a number that is <= 0 once P₁(L <= t) has reached α.
-
-            It is log α − log P₁(L <= t), or for α >= ½ the same comparison of the
-            complements 1 − α and P₁(L > t).
-
-            Parameters
-            ----------
-            w : array
-                The coordinate of the loss t in the table.
-
-            Returns
-            -------
-            array
-                One number for each α.
-            """
-            t = table.loss_at(w)
-            from_lower_tail = log_alpha - table.log_lower_tail(t)
-            from_upper_tail = table.log_upper_tail(t) - log_complement_of_alpha
-            return np.where(alpha < 0.5, from_lower_tail, from_upper_tail)
-
-        def positive_below_threshold(w: Array) -> Array:
-            """Return a number that changes its sign from + to − at the threshold t."""
-            log_second_tail = table.log_upper_tail_of_second_law(table.loss_at(w))
-            return np.where(is_left, log_second_tail - log_alpha, lower_tail_deficit(w))
-
-        # Of the two ends of the bracket, take the one with the smaller β.
-        low, high = bracket_sign_change(
-            positive_below_threshold,
-            np.zeros_like(alpha),
-            np.full_like(alpha, table.series.end),
-        )
-        threshold = table.loss_at(np.where(is_left, low, high))
-
-        # β from the tail that is not equal to α, lowered by the error of the table.
-        log_lower_tail = table.log_lower_tail(threshold)
-        log_second_tail = table.log_upper_tail_of_second_law(threshold)
-        log_beta = np.where(is_left, log_lower_tail, log_second_tail)
-        log_beta = log_beta + math.log1p(-RELATIVE_ERROR)
-        # If the loss has an atom at its maximum, P₁(L <= t) may stay below α up to the
-        # end of the table. Then no test of the form L > t has an error that small.
-        is_reached = is_left | (lower_tail_deficit(high) <= 0)
-        log_beta = np.where(is_reached, log_beta, -math.inf)
-
-        # 1 − β, raised by the same error.
-        log_complement_of_beta = np.where(
-            is_left,
-            table.log_upper_tail(threshold) + math.log1p(RELATIVE_ERROR),
-            log_complement(log_beta),
-        )
-        if math.isfinite(table.max_loss):
-            log_beta, log_complement_of_beta = self._raise_to_pure_dp_lines(
-                log_beta, log_complement_of_beta, log_alpha, log_complement_of_alpha
-            )
-        return log_beta, np.minimum(log_complement_of_beta, 0.0)
-
-    def _raise_to_pure_dp_lines(
-        self,
-        log_beta: Array,
-        log_complement_of_beta: Array,
-        log_alpha: Array,
-        log_complement_of_alpha: Array,
-    ) -> tuple[Array, Array]:
-        """Raise a trade-off curve β(α) to the two lines that pure DP guarantees.
-
-        If the privacy loss is at most T = `pure_epsilon`, the release is T-DP, so that
-        β(α) is at least 1 − e^T·α (the steep line) and e^−T·(1 − α) (the shallow line).
-        A computed curve can lie below them if the loss takes the values ±T with
-        positive probability.
-
-        Parameters
-        ----------
-        log_beta, log_complement_of_beta : array
-            log β and log(1 − β) of the curve.
-        log_alpha, log_complement_of_alpha : array
-            log α and log(1 − α).
-
-        Returns
-        -------
-        log_beta, log_complement_of_beta : array
-            The same for the raised curve.
-        """
-        # Each line is lowered by the rounding of its logarithm.
-        largest_loss = self.pure_epsilon * (1 + _LOG_ROUNDING) + _LOG_ROUNDING
-        log_complement_of_steep = np.minimum(
-            log_alpha * (1 - _LOG_ROUNDING) + largest_loss, 0.0
-        )
-        log_steep = log_complement(log_complement_of_steep)
-        log_shallow = log_complement_of_alpha * (1 + _LOG_ROUNDING) - largest_loss
-        log_complement_of_shallow = log_complement(log_shallow)
-
-        # The higher of the two lines, and the higher of it and the curve.
-        log_line = np.maximum(log_steep, log_shallow)
-        log_complement_of_line = np.minimum(
-            log_complement_of_steep, log_complement_of_shallow
-        )
-        return (
-            np.maximum(log_beta, log_line),
-            np.minimum(log_complement_of_beta, log_complement_of_line),
-        )
+        curve = TradeoffCurve(self.loss_table, alpha, RELATIVE_ERROR)
+        return curve.log_errors(self.pure_epsilon)
 
     # ---- Rényi divergences, ρ and the Hellinger angle
 
@@ -825,41 +696,50 @@ class PrivacyProfile(PrivacyCurve):
         of order α. Orders α = 1 + 2^x are tried with increasing x until
         `_no_larger_order_matters` proves that larger orders cannot matter. Then the
         search is refined about the best x.
-
-        The end of the search must be proved (`_no_larger_order_matters`), or a larger
-        order could be missed.
         """
-        # Larger and larger orders, until none can matter any more.
         largest = self.renyi_at(1.0)
         x = _FIRST_LOG2_ORDER
-        ratio_at: dict[float, float] = {}  # D_α/α, by x
+        best_x = x
+        best_ratio = -math.inf
         while True:
-            order = 1 + 2.0**x
-            ratio_at[x] = self.renyi_at(order) / order
-            largest = max(largest, ratio_at[x])
-            if self._no_larger_order_matters(order, largest):
+            ratio = self._divergence_ratio(x)
+            if ratio > best_ratio:
+                best_x, best_ratio = x, ratio
+            largest = max(largest, ratio)
+            if self._no_larger_order_matters(1 + 2.0**x, largest):
                 break
+
+            # μ-GDP implies μ²/2-zCDP. For a nearly Gaussian loss this is as good as
+            # what any larger order could give.
             if x == _LOG2_ORDER_OF_MU_BOUND:
-                # μ-GDP implies μ²/2-zCDP. For a nearly Gaussian loss this is as good as
-                # what any larger order could give.
                 rho_of_mu = self.mu * self.mu / 2
                 if rho_of_mu <= largest * _GOOD_ENOUGH_FACTOR:
                     return float(round_up(rho_of_mu, RELATIVE_ERROR))
             x += _LOG2_ORDER_STEP
 
-        def negative_ratio(x: float) -> float:
-            """Return −D_α/α at the order α = 1 + 2^x."""
-            order = float(1 + 2.0**x)
-            return -self.renyi_at(order) / order
-
         # Refine the maximum between the orders next to the best one.
-        best_x = max(ratio_at, key=ratio_at.__getitem__)
         refined = scipy.optimize.minimize_scalar(
-            negative_ratio,
+            lambda x: -self._divergence_ratio(x),
             bounds=(best_x - _LOG2_ORDER_STEP, best_x + _LOG2_ORDER_STEP),
             method="bounded",
         )
         return float(round_up(max(largest, -float(refined.fun)), RELATIVE_ERROR))
+
+    def _divergence_ratio(self, log2_distance: float) -> float:
+        """Return D_α/α, the Rényi divergence of order α divided by α.
+
+        Parameters
+        ----------
+        log2_distance : float
+            The order as x = log₂(α − 1).
+
+        Returns
+        -------
+        float
+            The ratio at the order α = 1 + 2^x.
+        """
+        order = float(1 + 2.0**log2_distance)
+        return self.renyi_at(order) / order
 
     def _no_larger_order_matters(self, order: float, rho: float) -> bool:
         """Return whether no order above the given one can raise the supremum of D_α/α.
@@ -971,222 +851,24 @@ class PrivacyProfile(PrivacyCurve):
         return "this space"
 
 
-# ---- μ from δ_μ(ε) = δ by Newton's method
+def _find_high_peaks(values: Array) -> NDArray[np.int64]:
+    """Return the positions of the peaks that are nearly as high as the highest one.
 
-
-# The largest number of Newton steps. Few are taken, except where each step doubles μ.
-_MOST_NEWTON_STEPS = 60
-# The relative step below which Newton's method ends: a few hundred roundings.
-_NEWTON_TOLERANCE = 1e-13
-# The smallest first iterate: close to the smallest normal double (2e-308), so that ε/μ
-# is defined.
-_SMALLEST_MU = 1e-305
-# log(1 − δ) is at most this. At 0 itself the quantile of the normal law is infinite.
-_LARGEST_LOG_COMPLEMENT = -1e-300
-# Mills' ratio is not evaluated left of this point, where it would overflow.
-_LEFTMOST_MILLS_ARGUMENT = -35.0
-# A difference of two Mills' ratios is used as it is if it exceeds this part of the
-# larger one: then at most three digits are lost.
-_SMALLEST_RELATIVE_DIFFERENCE = 1e-3
-# From this x on, 1 − x·R(x) is replaced by its asymptotic form 1/x².
-_LARGE_MILLS_ARGUMENT = 100
-
-
-def _solve_for_mu(
-    eps: Array, mu: Array, newton_step: Callable[[Array, Array, Array], Array]
-) -> Array:
-    """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise.
-
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). A step is cut if it would
-    more than double μ, or remove more than half of it. The iteration ends when all
-    steps are below 1e-13·μ.
-
-    The cut keeps μ positive. tests/privacy/test_profile.py computes δ from the result
-    again.
+    A peak is a value with no higher neighbor. The maximum of a function between the
+    points of a grid lies next to such a peak of its values on the grid.
 
     Parameters
     ----------
-    eps : array
-        Values ε >= 0 of the privacy parameter.
-    mu : array
-        The first iterates μ > 0.
-    newton_step : callable
-        The step to the next iterate, as a function of μ, a = ε/μ − μ/2 and
-        b = ε/μ + μ/2.
+    values : array
+        The values of a function on a grid, in one dimension.
 
     Returns
     -------
-    array
-        The solutions μ, of the shape of `eps`.
+    array of int
+        The positions of the peaks.
     """
-    for _ in range(_MOST_NEWTON_STEPS):
-        a = eps / mu - mu / 2
-        b = eps / mu + mu / 2
-        step = np.clip(newton_step(mu, a, b), -mu / 2, mu)
-        mu = mu + step
-        if np.all(np.abs(step) <= _NEWTON_TOLERANCE * mu):
-            break
-    return np.asarray(mu)
-
-
-def _mu_with_small_delta(eps: Array, log_delta: Array, start: float | None) -> Array:
-    """Return the μ with δ_μ(ε) = δ, elementwise, for δ <= ½ given as log δ.
-
-    δ_μ(ε) is the privacy profile of μ-GDP: the smallest δ with which N(0, 1) and
-    N(μ, 1) are (ε, δ)-indistinguishable. Let Φ and φ be the normal distribution
-    function and density, R(x) = Φ(−x)/φ(x) Mills' ratio, a = ε/μ − μ/2 and
-    b = ε/μ + μ/2. Then
-
-        δ_μ(ε) = φ(a)·(R(a) − R(b)),      ∂δ_μ(ε)/∂μ = φ(a).
-
-    Newton's method solves f(μ) = log δ_μ(ε) − log δ = 0. The derivative of f is
-    φ(a)/δ_μ(ε) = 1/(R(a) − R(b)), so its step is −f(μ)·(R(a) − R(b)). Logarithms keep a
-    tiny δ from underflowing. Since log δ_μ is increasing and concave in μ, the iterates
-    converge from below.
-
-    Parameters
-    ----------
-    eps : array
-        Values ε >= 0 of the privacy parameter.
-    log_delta : array
-        log δ with δ <= ½.
-    start : float or None
-        The first iterate; by default a lower bound on each μ.
-
-    Returns
-    -------
-    array
-        The solutions μ, of the shape of `eps`.
-    """
-    # The first iterates, from below: then no step leads to a negative μ.
-    if start is None:
-        first_mu = np.maximum(gdp_mu_below(eps, log_delta), _SMALLEST_MU)
-    else:
-        first_mu = np.full_like(eps, start)
-
-    def newton_step(mu: Array, a: Array, b: Array) -> Array:
-        """Return the Newton step (log δ − log δ_μ(ε))·(R(a) − R(b)).
-
-        Parameters
-        ----------
-        mu : array
-            The iterates.
-        a, b : array
-            ε/μ − μ/2 and ε/μ + μ/2, which the caller has computed.
-        """
-        log_delta_gap = log_delta - gdp_log_delta(mu, eps)
-        return np.asarray(log_delta_gap * _mills_difference(a, b))
-
-    return _solve_for_mu(eps, first_mu, newton_step)
-
-
-def _mu_with_large_delta(
-    eps: Array, log_complement_of_delta: Array, start: float | None
-) -> Array:
-    """Return the μ with δ_μ(ε) = δ, elementwise, for δ > ½ given as log(1 − δ).
-
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). With a = ε/μ − μ/2,
-    b = ε/μ + μ/2, the normal distribution function Φ and density φ, and Mills' ratio
-    R(x) = Φ(−x)/φ(x),
-
-        1 − δ_μ(ε) = Φ(a) + e^ε·Φ(−b) = φ(a)·(R(−a) + R(b)),
-
-    and the derivative of this number in μ is −φ(a). Newton's method is applied to
-    f(μ) = log(1 − δ_μ(ε)) − log(1 − δ) = 0. Since f′(μ) = −1/(R(−a) + R(b)) < 0, the
-    step −f/f′ is +f(μ)·(R(−a) + R(b)): it raises μ as long as δ_μ(ε) is below δ.
-
-    Parameters
-    ----------
-    eps : array
-        Values ε >= 0 of the privacy parameter.
-    log_complement_of_delta : array
-        log(1 − δ) with δ > ½.
-    start : float or None
-        The first iterate; by default the solution of Φ(a) = 1 − δ.
-
-    Returns
-    -------
-    array
-        The solutions μ, of the shape of `eps`.
-    """
-    if start is None:
-        # With the quantile z of 1 − δ, the equation Φ(a) = 1 − δ is ε/μ − μ/2 = z. It
-        # is quadratic in μ, with the positive root −z + √(z² + 2ε). For z >= 0 the root
-        # is written without a difference.
-        z = scipy.special.ndtri_exp(
-            np.minimum(log_complement_of_delta, _LARGEST_LOG_COMPLEMENT)
-        )
-        root = np.sqrt(z * z + 2 * eps)
-        first_mu = np.where(z < 0, -z + root, 2 * eps / (np.abs(z) + root))
-        first_mu = np.maximum(first_mu, _SMALLEST_MU)
-    else:
-        first_mu = np.full_like(eps, start)
-
-    def newton_step(mu: Array, a: Array, b: Array) -> Array:
-        """Return the Newton step (log(1 − δ_μ(ε)) − log(1 − δ))·(R(−a) + R(b)).
-
-        Parameters
-        ----------
-        mu : array
-            The iterates; they enter through a and b only.
-        a, b : array
-            ε/μ − μ/2 and ε/μ + μ/2, which the caller has computed.
-        """
-        log_first_term = scipy.special.log_ndtr(a)
-        log_second_term = eps + scipy.special.log_ndtr(-b)
-        log_value = np.logaddexp(log_first_term, log_second_term)
-        gap = log_value - log_complement_of_delta
-        return np.asarray(gap * (_mills_ratio(-a) + _mills_ratio(b)))
-
-    return _solve_for_mu(eps, first_mu, newton_step)
-
-
-def _mills_ratio(x: Array) -> Array:
-    """Return Mills' ratio R(x) = Φ(−x)/φ(x) of the normal distribution.
-
-    Φ is the normal distribution function and φ its density; R(x) = √(π/2)·erfcx(x/√2).
-    Left of −35, where R would overflow, its value at −35 is returned. The caller is
-    Newton's method, whose step is cut there anyway, so that only its sign matters.
-
-    Parameters
-    ----------
-    x : array
-        Real numbers.
-
-    Returns
-    -------
-    array
-        Positive numbers, of the shape of `x`.
-    """
-    argument = np.maximum(x, _LEFTMOST_MILLS_ARGUMENT) / math.sqrt(2)
-    return np.asarray(math.sqrt(math.pi / 2) * scipy.special.erfcx(argument))
-
-
-def _mills_difference(a: Array, b: Array) -> Array:
-    """Return R(a) − R(b) for a <= b, to three digits or more, for a Newton step.
-
-    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. If R(a) and R(b) agree
-    in too many digits, their difference is approximated by −(b − a)·R′(z) at the
-    midpoint z = (a + b)/2. There −R′(z) = 1 − z·R(z), which is about 1/z² for large z.
-
-    Parameters
-    ----------
-    a, b : array
-        Real numbers, a <= b.
-
-    Returns
-    -------
-    array
-        The differences, >= 0.
-    """
-    # The derivative at the midpoint, for the approximation.
-    z = (a + b) / 2
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        negative_slope = np.where(
-            z > _LARGE_MILLS_ARGUMENT, 1 / (z * z), 1 - z * _mills_ratio(z)
-        )
-
-        # The difference itself, where enough of its digits are left.
-        difference = _mills_ratio(a) - _mills_ratio(b)
-        has_enough_digits = difference > _SMALLEST_RELATIVE_DIFFERENCE * _mills_ratio(a)
-        return np.where(has_enough_digits, difference, (b - a) * negative_slope)
+    left_is_not_higher = np.concatenate([[True], values[1:] >= values[:-1]])
+    right_is_not_higher = np.concatenate([values[:-1] >= values[1:], [True]])
+    is_high = values >= _NEARLY_HIGHEST * float(values.max())
+    is_peak = left_is_not_higher & right_is_not_higher
+    return np.nonzero(is_peak & is_high)[0]

@@ -1,6 +1,6 @@
 """What Gaussian or Laplace noise promises on a sphere, a hyperbolic or a flat space.
-The noise is isotropic about a center, which is at most `sensitivity` farther on for a
-neighboring data set. A profile gives δ at every ε, and other privacy parameters.
+A change between neighboring data sets moves the center of the noise by at most the
+sensitivity. A profile gives δ at every ε, and other privacy parameters.
 
 `gaussian_profile` and `laplace_profile` return profiles, and `gaussian_floor` the
 smallest μ of Gaussian DP that any scale of Gaussian noise can reach.
@@ -15,8 +15,7 @@ better.
 """
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from threading import get_ident
@@ -34,7 +33,6 @@ from curvedp.numerics.directed_rounding import (
     round_up,
 )
 from curvedp.privacy.guarantees.gaussian import gdp_delta, gdp_tradeoff
-from curvedp.privacy.loss.hyperbolic_limit import LimitingLoss
 from curvedp.privacy.loss.law import PrivacyLossLaw
 from curvedp.privacy.loss.line_and_circle import (
     CircleGaussianLoss,
@@ -42,12 +40,9 @@ from curvedp.privacy.loss.line_and_circle import (
     LineLaplaceLoss,
 )
 from curvedp.privacy.loss.space_form import Kind, SpaceFormLoss
-from curvedp.privacy.loss.table import TabulatedLossLaw
-from curvedp.privacy.profiles.base import (
-    RELATIVE_ERROR,
-    PrivacyProfile,
-    SubgaussianTail,
-)
+from curvedp.privacy.profiles.base import SubgaussianTail
+from curvedp.privacy.profiles.hyperbolic_floor import FloorProfile
+from curvedp.privacy.profiles.radial import RadialProfile
 
 # The curvatures that are accepted: products with small numbers do not overflow.
 CURVATURE_RANGE = (-1e300, 1e300)
@@ -59,8 +54,6 @@ _RATIO_RANGE = (1e-15, 1e7)
 _LARGEST_HYPERBOLIC_SENSITIVITY = 300.0
 # On a circle there are closed forms, in which no square may overflow or underflow.
 _CIRCLE_RANGE = (1e-140, 1e140)
-_QUADRATURE_NODES_FOR_SEARCH = 128  # for quick estimates during a calibration
-_MAX_QUADRATURE_NODES = 2048
 _SINH_SQUARE_OVERFLOWS = 350  # the radius beyond which sinh² would overflow
 
 
@@ -82,102 +75,6 @@ def _check_range(name: str, value: float, low: float, high: float) -> None:
     """
     if not low <= value <= high:
         _validate.within(name, value, low, high)
-
-
-@dataclass(frozen=True)
-class RadialProfile(PrivacyProfile):
-    """The profile of isotropic noise, from a radial integral or a closed form.
-
-    Parameters
-    ----------
-    kind : str
-        'gaussian' (density ∝ exp(−d²/2s²), with the distance d from the center and the
-        scale s) or 'laplace' (density ∝ exp(−d/s)).
-    """
-
-    kind: Kind
-
-    # Whether δ(ε) and the other parameters have closed forms.
-    is_closed_form: ClassVar[bool] = False
-
-    @property
-    @abstractmethod
-    def default_loss_law(self) -> PrivacyLossLaw:
-        """The distribution of the privacy loss, computed with few quadrature nodes.
-
-        The number of nodes is the default of the class of the law. It may be too small
-        for accurate tails; `loss_law` has enough nodes.
-        """
-
-    @cached_property
-    def loss_law(self) -> PrivacyLossLaw:
-        """The distribution of the privacy loss, with enough quadrature nodes.
-
-        It is `default_loss_law` after the number of nodes was doubled until twice as
-        many nodes gave the same tail integrals. Each of its tails is computed by
-        quadrature; `loss_table` interpolates them and is faster.
-        """
-        return self.default_loss_law.resolved()
-
-    @cached_property
-    def loss_table(self) -> TabulatedLossLaw:
-        """A table of the distribution of the privacy loss, built on first access.
-
-        If quadrature errors are too large for a table, the number of quadrature nodes
-        is doubled.
-        """
-        law = self.loss_law
-
-        # A table refuses tails that are not smooth enough; more nodes make them
-        # smoother.
-        while True:
-            try:
-                return TabulatedLossLaw(law)
-            except ArithmeticError:
-                if not isinstance(law, SpaceFormLoss):
-                    raise
-                if law.order > _MAX_QUADRATURE_NODES:
-                    raise
-                law = replace(law, order=2 * law.order)
-
-    @cached_property
-    def rao(self) -> float:
-        """The Rao distance: the sensitivity times √(Fisher information), rounded up."""
-        return float(round_up(self.loss_law.loss_scale, RELATIVE_ERROR))
-
-    @property
-    def quadrature_law(self) -> PrivacyLossLaw | None:
-        """The distribution of the privacy loss for quick estimates, or None.
-
-        It is `default_loss_law` with only 128 quadrature nodes. It is None if no
-        quadrature is needed, because there is a closed form.
-        """
-        law = None if self.is_closed_form else self.default_loss_law
-        if not isinstance(law, SpaceFormLoss):
-            return None
-        return replace(law, order=_QUADRATURE_NODES_FOR_SEARCH)
-
-    @property
-    def tabulated_mu(self) -> float | None:
-        """A quick lower bound on the smallest μ of Gaussian DP.
-
-        It takes into account only the ε in the table of the privacy loss. None if there
-        is a closed form.
-        """
-        return None if self.is_closed_form else self._mu_in_table
-
-    @property
-    def delta_vanishes_at_finite_scale(self) -> bool:
-        """Whether δ(ε) is 0 for a large enough finite scale: True for Laplace noise.
-
-        Its privacy loss is at most sensitivity/scale.
-        """
-        return self.kind == "laplace"
-
-    @property
-    def noise_name(self) -> str:
-        """'Gaussian' or 'Laplace', for messages."""
-        return self.kind.capitalize()
 
 
 @dataclass(frozen=True)
@@ -358,7 +255,7 @@ class ConstantCurvatureProfile(RadialProfile):
         return round_fraction(ratio, up=True)
 
     @cached_property
-    def floor(self) -> PrivacyProfile | None:
+    def floor(self) -> FloorProfile | None:
         """The profile that remains for arbitrarily much noise, on a hyperbolic space.
 
         On all other spaces δ(ε) tends to 0 as the scale grows, and this is None.
@@ -411,18 +308,17 @@ class ConstantCurvatureProfile(RadialProfile):
         # K is the integral of the bound on ρ, divided by the integral of ρ.
         law = self.loss_law
         assert isinstance(law, SpaceFormLoss)
+        e_2m_minus_1 = math.inf
         if law.mode < _SINH_SQUARE_OVERFLOWS:
             e_2m_minus_1 = math.expm1(2 * law.mode)
-        else:
-            e_2m_minus_1 = math.inf
-        log_k = (
-            (law.d - 1) * math.log1p(1 / e_2m_minus_1)
-            - law.log_mass
-            + math.log(law.s * math.sqrt(2 * math.pi))
-        )
+        log_growth_bound = (law.d - 1) * math.log1p(1 / e_2m_minus_1)
+        log_gaussian_integral = math.log(law.s * math.sqrt(2 * math.pi))
+        log_k = log_growth_bound - law.log_mass + log_gaussian_integral
+
+        drift = law.mode * law.distance / law.s**2
         # K is at least 1, because ∫ρ is at most the integral of its bound. A negative
         # log K is a rounding error.
-        return SubgaussianTail(max(log_k, 0.0), law.mode * law.distance / law.s**2)
+        return SubgaussianTail(max(log_k, 0.0), drift)
 
 
 @dataclass(frozen=True)
@@ -588,50 +484,6 @@ class LineLaplaceProfile(ConstantCurvatureProfile):
         return np.asarray(
             np.where(eps < self._smallest_eps_with_zero_delta, delta, 0.0)
         )
-
-
-@dataclass(frozen=True)
-class FloorProfile(PrivacyProfile):
-    """The limit of the profile of a Gaussian on a hyperbolic space as its scale grows.
-
-    On a hyperbolic space some privacy loss remains, however much noise is added. It
-    tends to (d−1)·log(cosh Δ − sinh Δ·cos φ), where φ is the angle between a uniformly
-    random direction and the direction of the second center. No isotropic noise does
-    better, because Brownian motion turns every one into this limit
-    (docs/theory/hyperbolic-floor.md, Theorem P3).
-
-    Parameters
-    ----------
-    curvature, dim : float, int
-        The curvature < 0 and the dimension d >= 2 of the space.
-    sensitivity : float
-        The largest distance Δ between two centers.
-    """
-
-    curvature: float
-    dim: int
-    sensitivity: float
-
-    length_fields: ClassVar[tuple[str, ...]] = ("sensitivity",)
-    open_ranges: ClassVar[dict[str, tuple[float, float]]] = {"curvature": (-1e300, 0.0)}
-
-    def __post_init__(self) -> None:
-        """Validate curvature, sensitivity and dimension."""
-        super().__post_init__()
-        _validate.integer("dim", self.dim, 2)
-
-    @cached_property
-    def loss_law(self) -> PrivacyLossLaw:
-        """The limit of the privacy loss, with Δ in units of the curvature radius."""
-        return LimitingLoss(self.dim, self.sensitivity * math.sqrt(-self.curvature))
-
-    @property
-    def rao(self) -> float:
-        """The Rao distance, sensitivity·√(Fisher information): Δ(d−1)/√d, rounded up.
-
-        Here Δ is in units of the curvature radius, and d is the dimension.
-        """
-        return float(round_up(self.loss_law.loss_scale, NINE_ROUNDINGS))
 
 
 def _is_flat_gaussian(kind: str, curvature: float, dim: int) -> bool:

@@ -16,17 +16,15 @@ All flat factors count as one part. Products with more than two parts are not su
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-from numpy.polynomial.chebyshev import chebvander
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from curvedp import _validate
-from curvedp.errors import NotResolved, ParameterError
+from curvedp.errors import ParameterError
 from curvedp.numerics.directed_rounding import (
     NINE_ROUNDINGS,
     THREE_ROUNDINGS,
@@ -35,46 +33,16 @@ from curvedp.numerics.directed_rounding import (
     round_up,
 )
 from curvedp.privacy.guarantees.gaussian import gdp_delta
-from curvedp.privacy.loss.law import PrivacyLossLaw
-from curvedp.privacy.loss.sum import (
-    RELATIVE_ERROR_OF_SUM,
-    GaussianLoss,
-    SummandLoss,
-    SumOfLosses,
-)
-from curvedp.privacy.profiles.base import (
-    RELATIVE_ERROR,
-    PrivacyProfile,
-    SubgaussianTail,
-)
+from curvedp.privacy.loss.sum import RELATIVE_ERROR_OF_SUM
+from curvedp.privacy.profiles.base import RELATIVE_ERROR, PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import (
     CURVATURE_RANGE,
-    ConstantCurvatureProfile,
-    FloorProfile,
     constant_curvature_profile,
 )
+from curvedp.privacy.profiles.hyperbolic_floor import FloorProfile
+from curvedp.privacy.profiles.split import Factors, split_profile
+from curvedp.privacy.profiles.worst_split import largest_over_splits
 
-Factors = tuple[tuple[float, int], ...]  # (curvature, dimension) of each factor
-# A function of a split (a pair of lengths) that returns a row of positive numbers, each
-# of which increases with either length. A number is the privacy parameter of the split
-# (such as μ²) in one definition of privacy, or at one ε.
-CostOfSplit = Callable[[Array], Array]
-
-# A split over two parts is (cos θ, sin θ) up to its length. An interval of angles θ is
-# called an arc of splits.
-_GOOD_ERROR = 1e-7  # a relative error of the fit over the splits that is good enough
-_POOR_ERROR = 1e-5  # a larger relative error makes the search narrow the arc of splits
-_NEGLIGIBLE_SINGULAR_VALUE = 1e-13  # relative, in the least squares of a fit
-_FIT_SIZES = (5, 9, 17, 33, 65)  # numbers of splits to which polynomials are fitted
-_MOST_NARROWINGS = 12  # times that the arc of splits is narrowed; fewer are usual
-_ARC_ENDS = 13  # points that divide an arc of splits into 12 shorter ones
-_FINE_GRID_SIZE = 2049  # points at which a fit is searched for its maximum
-_NEAR_MAXIMUM = 0.99  # fraction of the maximum beyond which errors of a fit count
-# The first and the last step of the search for a maximum of a fit on [−1, 1]. The fine
-# grid has cells of about 1e-3; an error of 1e-7 in z changes a maximum by 1e-14.
-_FIRST_CLIMB_STEP = 1e-3
-_LAST_CLIMB_STEP = 1e-7
-_MOST_UNRESOLVED = 1e-6  # a table of the loss with a larger relative error is refused
 _SMALLEST_SQUARE = 1e-300  # a lower bound on μ², so that its fit stays positive
 _SMALLEST_FLOAT = 5e-324
 # A search for ε starts at the largest ε of the extreme splits, or at the first number.
@@ -83,258 +51,9 @@ _SMALLEST_FIRST_EPS = 1e-3
 _FIRST_RELATIVE_STEP = 1e-6
 _STEP_GROWTH = 30
 _LARGEST_EPS = 1e300  # δ(ε) is 0 for larger ε
-# The relative errors that are charged to δ and to μ, in units of the relative error of
-# the table of the loss. Twice as much for μ, because an error of δ changes μ by less
-# than twice as much. Raising them is safe; tests/privacy/test_products.py compares δ
-# and μ with independent integrals.
-_TABLE_ERROR_FACTOR_OF_DELTA = 20
-_TABLE_ERROR_FACTOR_OF_MU = 40
 # A μ is multiplied by this, which covers the relative errors of a tabulated loss. An
 # error of δ changes μ by less than twice as much.
 _MU_MARGIN = 1 + 2 * (RELATIVE_ERROR_OF_SUM + RELATIVE_ERROR)
-
-
-@dataclass(frozen=True)
-class _SplitProfile(PrivacyProfile):
-    """The privacy profile of two data sets that differ by one given split.
-
-    A split says how far the noise center moves within each factor of the product.
-
-    Attributes
-    ----------
-    factors : tuple
-        (curvature, dimension) of the curved factors.
-    scale : float
-        The scale σ of the noise.
-    flat_distance : float
-        The length of the change in the flat factors, which count as one.
-    distances : tuple of float
-        The length of the change in each curved factor.
-    """
-
-    factors: Factors
-    scale: float
-    flat_distance: float
-    distances: tuple[float, ...]
-
-    def _delta(self, eps: Array) -> Array:
-        """Return δ(ε) for this split, raised by the error of the table of the loss.
-
-        Parameters
-        ----------
-        eps : array
-            Numbers ε >= 0.
-
-        Returns
-        -------
-        array
-            δ(ε) in [0, 1], of the shape of `eps`.
-        """
-        return np.minimum(super()._delta(eps) * (1 + self._relative_error), 1.0)
-
-    @property
-    def _table_error(self) -> float:
-        """The relative error of the tabulated tails of the privacy loss.
-
-        `NotResolved` is raised if it exceeds 1e-6.
-        """
-        table_error = self.loss_table.series.unresolved
-        if table_error > _MOST_UNRESOLVED:
-            raise NotResolved(
-                "the privacy loss on this product of spaces is a sum of two losses "
-                "that could not be computed accurately enough"
-            )
-        return table_error
-
-    @property
-    def _relative_error(self) -> float:
-        """A bound on the relative error of δ(ε) for this split.
-
-        It has two sources: the convolution integral, if two curved factors contribute,
-        and the table of the privacy loss.
-        """
-        error_of_sum = RELATIVE_ERROR_OF_SUM if len(self.curved_profiles) > 1 else 0.0
-        return error_of_sum + _TABLE_ERROR_FACTOR_OF_DELTA * self._table_error
-
-    @cached_property
-    def curved_profiles(self) -> tuple[ConstantCurvatureProfile, ...]:
-        """The profiles of the curved factors in which the two data sets differ."""
-        profiles = []
-        for (curvature, dim), distance in zip(
-            self.factors, self.distances, strict=True
-        ):
-            if distance > 0:
-                profile = constant_curvature_profile(
-                    "gaussian", curvature, dim, self.scale, distance
-                )
-                profiles.append(profile)
-        return tuple(profiles)
-
-    @cached_property
-    def loss_law(self) -> PrivacyLossLaw:
-        """The privacy loss: the sum of the losses of the two factors that change.
-
-        Its distribution is a convolution integral, taken over the loss with the smaller
-        standard deviation.
-        """
-        # Exactly two pairs (standard deviation of the loss, loss). A summand must be
-        # evaluated quickly, so a curved factor enters by its table.
-        summands: list[tuple[float, SummandLoss]] = []
-        for profile in self.curved_profiles:
-            summands.append((profile.loss_law.loss_scale, profile.loss_table))
-        if self.flat_distance > 0:
-            flat_mu = self.flat_distance / self.scale
-            summands.append((flat_mu, GaussianLoss(flat_mu)))
-
-        # The loss with the smaller deviation is the variable of the convolution.
-        summands.sort(key=lambda summand: summand[0])
-        (narrow_scale, narrow), (wide_scale, wide) = summands
-        return SumOfLosses(wide, narrow, wide_scale, narrow_scale)
-
-    @cached_property
-    def mu(self) -> float:
-        """The smallest μ of Gaussian DP for this split.
-
-        It is raised by the relative error of the table of the privacy loss.
-        """
-        uncorrected_mu = super().mu  # may extend the table, and so comes first
-        table_error = _TABLE_ERROR_FACTOR_OF_MU * self.loss_table.series.unresolved
-        return float(round_up(uncorrected_mu, table_error))
-
-    def mu_at(self, eps: Array) -> Array:
-        """Return, for every ε, the μ with δ_μ(ε) = δ(ε), raised by its error.
-
-        δ_μ is the profile of N(0, 1) against N(μ, 1). The error comes from the table of
-        the privacy loss.
-
-        Parameters
-        ----------
-        eps : array
-            Numbers ε >= 0.
-
-        Returns
-        -------
-        array
-            The values of μ, of the shape of `eps`.
-        """
-        uncorrected_mu = super().mu_at(eps)
-        table_error = _TABLE_ERROR_FACTOR_OF_MU * self.loss_table.series.unresolved
-        return uncorrected_mu * (1 + table_error)
-
-    def mu_of_tradeoff(self, alpha: Array) -> Array:
-        """Return, for every α, the μ whose Gaussian trade-off curve contains (α, β(α)).
-
-        β(α) is the smallest type II error of a test, with type I error α, between the
-        two data sets. μ is raised by the error of the table of the privacy loss.
-
-        Parameters
-        ----------
-        alpha : array
-            Type I errors from 0 to 1.
-
-        Returns
-        -------
-        array
-            The values of μ, of the shape of `alpha`.
-        """
-        uncorrected_mu = super().mu_of_tradeoff(alpha)
-        table_error = _TABLE_ERROR_FACTOR_OF_MU * self.loss_table.series.unresolved
-        return uncorrected_mu * (1 + table_error)
-
-    @property
-    def rao(self) -> float:
-        """The Rao distance √(Σ θᵢ²), where θᵢ is the Rao distance in factor i.
-
-        The Rao distance of a factor is (distance of the noise centers)·√(Fisher
-        information). Squares add up because the Fisher metric of a product is block
-        diagonal.
-        """
-        squares = [profile.rao**2 for profile in self.curved_profiles]
-        squares.append((self.flat_distance / self.scale) ** 2)
-        return float(round_up(math.sqrt(sum(squares)), NINE_ROUNDINGS))
-
-    @property
-    def _limiting_mu(self) -> float:
-        """The limit, as ε grows, of the solution μ of δ_μ(ε) = δ(ε).
-
-        δ_μ is the profile of N(0, 1) against N(μ, 1), and δ that of the noise.
-        Only the flat part and hyperbolic factors count. On spheres the privacy loss is
-        bounded.
-        """
-        hyperbolic_distances = []
-        for (curvature, _), distance in zip(self.factors, self.distances, strict=True):
-            if curvature < 0:
-                hyperbolic_distances.append(distance)
-        return math.hypot(self.flat_distance, *hyperbolic_distances) / self.scale
-
-    def _subgaussian_tail(self) -> SubgaussianTail:
-        """Return a bound on the exponential moments of the privacy loss.
-
-        The loss is a sum of independent losses, one for each factor, so that the
-        logarithms of their moments add up. The loss of a spherical factor is bounded by
-        its `pure_epsilon`, which counts as drift.
-
-        Returns
-        -------
-        SubgaussianTail
-            The sums of the constants of all factors.
-        """
-        tails = []
-        for profile in self.curved_profiles:
-            if profile.curvature < 0:
-                tails.append(profile._subgaussian_tail())
-            else:
-                tails.append(SubgaussianTail(0.0, profile.pure_epsilon))
-
-        log_k = sum(tail.log_k for tail in tails)
-        drift = sum(tail.drift for tail in tails)
-        return SubgaussianTail(log_k, drift)
-
-
-@lru_cache(maxsize=512)
-def _split_profile(
-    factors: Factors,
-    scale: float,
-    flat_distance: float,
-    distances: tuple[float, ...],
-) -> PrivacyProfile:
-    """Return the privacy profile of two data sets that differ by one given split.
-
-    A split says how far the noise center moves within each factor of the product. If it
-    moves within one factor only, the profile is simply that of this factor. Results are
-    cached, because a search visits the same splits many times.
-
-    Parameters
-    ----------
-    factors : tuple of (float, int)
-        The curvature and the dimension of each curved factor.
-    scale : float
-        The scale σ of the noise.
-    flat_distance : float
-        How far the center moves within the flat factors, which count as one.
-    distances : tuple of float
-        How far it moves within each curved factor.
-
-    Returns
-    -------
-    PrivacyProfile
-        The profile of a Gaussian on one factor, or a `_SplitProfile`.
-    """
-    changed_factors = [
-        (curvature, dim, distance)
-        for (curvature, dim), distance in zip(factors, distances, strict=True)
-        if distance > 0
-    ]
-    if not changed_factors:
-        # Flat Gaussians have the same profile in every dimension.
-        any_dim = 2
-        return constant_curvature_profile(
-            "gaussian", 0.0, any_dim, scale, flat_distance
-        )
-    if flat_distance == 0 and len(changed_factors) == 1:
-        curvature, dim, distance = changed_factors[0]
-        return constant_curvature_profile("gaussian", curvature, dim, scale, distance)
-    return _SplitProfile(factors, scale, flat_distance, distances)
 
 
 @dataclass(frozen=True)
@@ -480,7 +199,7 @@ class ProductProfile(PrivacyProfile):
         pairs = sorted(zip(self._curved_factors, distances, strict=True))
         sorted_factors = tuple(factor for factor, _ in pairs)
         sorted_distances = tuple(distance for _, distance in pairs)
-        return _split_profile(
+        return split_profile(
             sorted_factors, self.scale, flat_distance, sorted_distances
         )
 
@@ -518,11 +237,10 @@ class ProductProfile(PrivacyProfile):
         # because the diameters d₁ and d₂ of the parts limit the move.
         smallest_angle = math.acos(min(diameters[0] / length, 1.0))
         largest_angle = math.asin(min(diameters[1] / length, 1.0))
-        if (
-            len(self._curved_factors) == 2
-            and self._curved_factors[0] == self._curved_factors[1]
-        ):
-            # The other half of the splits is the mirror image.
+
+        # If both parts are equal, half of the splits are mirror images of the others.
+        curved = self._curved_factors
+        if len(curved) == 2 and curved[0] == curved[1]:
             largest_angle = min(largest_angle, math.pi / 4)
 
         def cost_of_direction(direction: Array) -> Array:
@@ -533,14 +251,37 @@ class ProductProfile(PrivacyProfile):
             cost_of_direction, smallest_angle, max(smallest_angle, largest_angle)
         )
 
+    def _largest_mu_over_splits(
+        self, mu_of_split: Callable[[PrivacyProfile], Array]
+    ) -> Array:
+        """Return the supremum over all splits of some μ, raised by their errors.
+
+        A μ is the distance of two normal laws that are as hard to tell apart as two
+        data sets, at one ε or one α. The search maximizes μ², which a polynomial fits
+        well, because it is nearly linear in the squared lengths of the split.
+
+        Parameters
+        ----------
+        mu_of_split : callable
+            A function of the privacy profile of a split that returns a row of μ >= 0.
+
+        Returns
+        -------
+        array
+            The suprema.
+        """
+        mu_squared = self._largest_over_splits(
+            lambda split: np.maximum(mu_of_split(split) ** 2, _SMALLEST_SQUARE)
+        )
+        return np.asarray(np.sqrt(mu_squared) * _MU_MARGIN)
+
     # ---- the methods of a profile
 
     def _delta(self, eps: Array) -> Array:
         """Return δ(ε), the largest over all splits of the sensitivity; rounded up.
 
-        Instead of δ(ε), the search over the splits maximizes μ², where μ solves
-        δ_μ(ε) = δ(ε) and δ_μ is the profile of N(0, 1) against N(μ, 1). A polynomial
-        fits μ² well, because μ² is nearly linear in the squared lengths of the split.
+        Instead of δ(ε), the search over the splits maximizes the μ with δ_μ(ε) = δ(ε),
+        where δ_μ is the profile of N(0, 1) against N(μ, 1).
 
         Parameters
         ----------
@@ -567,12 +308,7 @@ class ProductProfile(PrivacyProfile):
         is_searched = is_positive & ~is_tiny
         if np.any(is_searched):
             searched_eps = flat_eps[is_searched]
-            mu_squared = self._largest_over_splits(
-                lambda split: np.maximum(
-                    split.mu_at(searched_eps) ** 2, _SMALLEST_SQUARE
-                )
-            )
-            mu = np.sqrt(mu_squared) * _MU_MARGIN
+            mu = self._largest_mu_over_splits(lambda split: split.mu_at(searched_eps))
             delta[is_searched] = gdp_delta(mu, searched_eps)
         return delta.reshape(np.shape(eps))
 
@@ -654,9 +390,9 @@ class ProductProfile(PrivacyProfile):
         """Return the trade-off curve β(α), the lowest over all splits; rounded down.
 
         β(α) is the smallest type II error of a test, with type I error α, between two
-        neighboring data sets. For each split of the sensitivity it is expressed as the
-        μ for which N(0, 1) and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) − μ), with Φ
-        the normal distribution function. The search over the splits maximizes μ².
+        neighboring data sets. For each split it is expressed as the μ for which N(0, 1)
+        and N(μ, 1) have these errors: β = Φ(−Φ⁻¹(α) − μ), with Φ the normal
+        distribution function. The search over the splits maximizes μ.
 
         Parameters
         ----------
@@ -678,12 +414,9 @@ class ProductProfile(PrivacyProfile):
         beta = np.where(flat_alpha > 0, 0.0, 1.0)
         if np.any(is_inside):
             alpha_inside = flat_alpha[is_inside]
-            mu_squared = self._largest_over_splits(
-                lambda split: np.maximum(
-                    split.mu_of_tradeoff(alpha_inside) ** 2, _SMALLEST_SQUARE
-                )
+            mu = self._largest_mu_over_splits(
+                lambda split: split.mu_of_tradeoff(alpha_inside)
             )
-            mu = np.sqrt(mu_squared) * _MU_MARGIN
             beta[is_inside] = ndtr(-ndtri(alpha_inside) - mu)
         return beta.reshape(np.shape(alpha))
 
@@ -826,323 +559,3 @@ def product_profile(
         The profile; `delta`, `epsilon` and `mu` are among its members.
     """
     return ProductProfile(factors, sigma, sensitivity)  # type: ignore[arg-type]
-
-
-# ---- the largest value of a smooth function over the splits, from few evaluations
-
-
-class _Supremum(NamedTuple):
-    """The largest value of each entry of a cost over an arc of splits.
-
-    A split is (cos θ, sin θ) up to its length, and an arc is an interval of θ.
-    """
-
-    value: Array
-    error: Array  # an estimate of how far the value may be below the supremum
-
-
-def largest_over_splits(
-    cost: CostOfSplit, start: float = 0.0, stop: float = math.pi / 2
-) -> Array:
-    """Return the supremum of a cost over all splits, raised by an error estimate.
-
-    A split divides the sensitivity over the two parts of a product. Up to its length it
-    is a direction (cos θ, sin θ). Its cost (a privacy parameter such as μ²) is a smooth
-    function of θ, to which polynomials of increasing degree are fitted. The difference
-    between the last two fits is added to the maximum (docs/theory/exact-profiles.md,
-    "Products and SPD matrices"). If it is large, as happens for ε near the largest
-    privacy loss, the interval of θ is narrowed first.
-
-    The error must be added, not subtracted: the result may be too large only.
-    tests/privacy/test_products.py checks that no split exceeds it.
-
-    Parameters
-    ----------
-    cost : CostOfSplit
-        A function of the direction (cos θ, sin θ) that returns a row of positive
-        numbers, each increasing in both coordinates.
-    start : float
-        The smallest angle θ of a split, >= 0.
-    stop : float
-        The largest angle θ of a split, <= π/2.
-
-    Returns
-    -------
-    array
-        The suprema, one for each entry of the cost.
-    """
-    value, error = _fit_over_arc(cost, start, stop)
-
-    # Entries that one polynomial fits poorly get a search of their own.
-    poorly_fitted = np.nonzero(error > _POOR_ERROR * value)[0]
-    for entry in poorly_fitted:
-        cost_of_entry = _select_entry(cost, int(entry))
-        supremum = _fit_over_narrowed_arc(cost_of_entry, start, stop)
-        value[entry] = supremum.value[0]
-        error[entry] = supremum.error[0]
-
-    return (value + error) * (1 + 1e-12)  # covers the arithmetic of the fit
-
-
-def _select_entry(cost: CostOfSplit, column: int) -> CostOfSplit:
-    """Return a function that computes one entry of a cost, and drops the others.
-
-    It is called for the entries whose supremum over the splits needs a search of its
-    own, because one polynomial does not fit them.
-
-    Parameters
-    ----------
-    cost : callable
-        A function of a split (a pair of lengths) that returns a row of numbers.
-    column : int
-        The position, in that row, of the entry to keep.
-
-    Returns
-    -------
-    callable
-        A function of a split that returns an array with one number.
-    """
-
-    def cost_in_column(split: Array) -> Array:
-        """Return the kept entry of the cost, as an array of length 1."""
-        return cost(split)[column : column + 1]
-
-    return cost_in_column
-
-
-def _fit_over_narrowed_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the supremum of a cost over an arc of splits, by narrowing that arc.
-
-    A release of two parts divides the sensitivity between them, and the worst division
-    determines its privacy. A split is such a division, (cos θ, sin θ) up to its length,
-    and an arc is an interval of θ. This function is called if a polynomial fit of the
-    cost over the whole arc is poor; over a shorter arc a fit is better.
-
-    The cost has one entry, which increases with both coordinates. So between θ and
-    θ′ > θ it is at most the cost at (cos θ, sin θ′). In every round the arc is divided
-    into 12 shorter ones. One where this bound is below a known value of the cost cannot
-    contain the worst split. Such arcs are dropped at both ends, and the cost is fitted
-    over the rest. An arc must never be dropped for another reason. Rounds end
-
-    - when the error of a fit is small enough,
-    - when a fit exists and the arc no longer shrinks, or
-    - after 12 rounds, with the last fit and the error that it has.
-
-    Parameters
-    ----------
-    cost : callable
-        The cost as a function of the split (cos θ, sin θ).
-    start, stop : float
-        The smallest and the largest θ.
-
-    Returns
-    -------
-    _Supremum
-        The largest value over the remaining arc, and the error of its fit.
-    """
-    supremum = _Supremum(np.array([math.nan]), np.array([math.inf]))  # no fit yet
-    for _ in range(_MOST_NARROWINGS):
-        # Bound the cost on each of 12 shorter arcs from above.
-        theta = np.linspace(start, stop, _ARC_ENDS)
-        largest_known_value = max(float(cost(_direction(angle))[0]) for angle in theta)
-        upper_bounds = [
-            float(cost(np.array([math.cos(left), math.sin(right)]))[0])
-            for left, right in pairwise(theta)
-        ]
-
-        # Keep the shorter arcs that may contain the worst split, and those between.
-        may_contain_worst = np.array(upper_bounds) >= largest_known_value
-        possible_arcs = np.nonzero(may_contain_worst)[0]
-        new_start = float(theta[possible_arcs[0]])
-        new_stop = float(theta[possible_arcs[-1] + 1])
-
-        has_fit = math.isfinite(supremum.error[0])
-        if has_fit and (new_start, new_stop) == (start, stop):
-            break  # the arc no longer shrinks
-
-        # Fit the cost over the remaining arc.
-        start, stop = new_start, new_stop
-        supremum = _fit_over_arc(cost, start, stop)
-        is_good_fit = supremum.error[0] <= _POOR_ERROR * supremum.value[0]
-        if is_good_fit:
-            break
-    return supremum
-
-
-def _fit_over_arc(cost: CostOfSplit, start: float, stop: float) -> _Supremum:
-    """Return the largest value of a cost over an arc of splits, by a polynomial fit.
-
-    A split is (cos θ, sin θ), up to its length, and an arc is an interval of θ. The
-    cost is fitted by a Chebyshev series in sin²θ, the square of the second coordinate.
-    Since the privacy loss does not depend on the sign of a length, the cost is smooth
-    in the squares, and nearly linear.
-
-    Parameters
-    ----------
-    cost : callable
-        The cost as a function of the split (cos θ, sin θ).
-    start, stop : float
-        The smallest and the largest θ.
-
-    Returns
-    -------
-    _Supremum
-        The largest value of each entry, and the error of the last fit: its
-        residual, and how much it differs from the fit before.
-    """
-    # Map the arc to an interval of sin²θ. The cost is computed once at each point.
-    low = math.sin(start) ** 2
-    high = math.sin(stop) ** 2
-    fine_points = _chebyshev_points(_FINE_GRID_SIZE)
-    known_costs: dict[float, Array] = {}
-    previous_fit: Array | None = None
-
-    def cost_at(z: float) -> Array:
-        """Return the cost at a Chebyshev point z. It is computed once and stored.
-
-        Parameters
-        ----------
-        z : float
-            A number from −1 to 1, which stands for the squared sine low + (high −
-            low)·(1 + z)/2.
-
-        Returns
-        -------
-        array
-            The row of costs.
-        """
-        if z not in known_costs:
-            sin_square = low + (high - low) * (1 + z) / 2
-            split = np.sqrt([max(1 - sin_square, 0.0), sin_square])
-            known_costs[z] = cost(split)
-        return known_costs[z]
-
-    for size in _FIT_SIZES:
-        points = _chebyshev_points(size)
-        values = np.array([cost_at(z) for z in points.tolist()])
-
-        # Fit a polynomial to the values.
-        degree = size - 1
-        basis = chebvander(points, degree)
-        coefficients, *_ = np.linalg.lstsq(
-            basis, values, rcond=_NEGLIGIBLE_SINGULAR_VALUE
-        )
-
-        # The maximum of the fit on a fine grid, or of the values themselves.
-        fit = chebvander(fine_points, degree) @ coefficients
-        largest = np.maximum(fit.max(axis=0), values.max(axis=0))
-        residual = np.abs(basis @ coefficients - values).max(axis=0)
-        error = residual + _difference_near_maximum(fit, previous_fit, largest)
-        if np.all(error <= _GOOD_ERROR * largest):
-            break
-        previous_fit = fit
-
-    # Climb from the best point of the fine grid to the maximum between grid points.
-    maxima = [
-        _climb_to_maximum(column, fine_points[best])
-        for column, best in zip(coefficients.T, fit.argmax(axis=0), strict=True)
-    ]
-    return _Supremum(np.maximum(largest, maxima), error)
-
-
-def _difference_near_maximum(
-    fit: Array, previous_fit: Array | None, largest: Array
-) -> Array:
-    """Return by how much two polynomial fits differ where they are near the maximum.
-
-    It estimates the error of the fit `fit`. If there is no previous fit, the maximum
-    itself is returned as the error.
-
-    Parameters
-    ----------
-    fit : array, shape (n_points, n_entries)
-        Values of a polynomial for each of several functions (entries of a cost).
-    previous_fit : array or None
-        Values of polynomials of lower degree at the same points; None if there are none
-        yet.
-    largest : array, shape (n_entries,)
-        The maximum of each function.
-
-    Returns
-    -------
-    array, shape (n_entries,)
-        The largest difference, >= 0, among points at which the fit is above 99 % of the
-        maximum.
-    """
-    if previous_fit is None:
-        return largest
-    is_near_maximum = fit > _NEAR_MAXIMUM * largest
-    return np.asarray((np.abs(fit - previous_fit) * is_near_maximum).max(axis=0))
-
-
-def _chebyshev_points(size: int) -> Array:
-    """Return the extrema −cos(πj/(size − 1)) of a Chebyshev polynomial.
-
-    Here j = 0, …, size − 1. They increase from −1 to 1 and are denser near the ends.
-
-    Parameters
-    ----------
-    size : int
-        The number of points, at least 2.
-
-    Returns
-    -------
-    array, shape (size,)
-        The points.
-    """
-    return -np.cos(np.pi * np.arange(size) / (size - 1))
-
-
-def _direction(theta: float) -> Array:
-    """Return (cos θ, sin θ), with an exact 0 in place of a rounding error.
-
-    Parameters
-    ----------
-    theta : float
-        The angle θ in [0, π/2].
-
-    Returns
-    -------
-    array, shape (2,)
-        The direction.
-    """
-    direction = np.array([math.cos(theta), math.sin(theta)])
-    # cos(π/2) is 6e-17 in floats. An exact 0 means that this part does not change.
-    direction[np.abs(direction) < NINE_ROUNDINGS] = 0.0
-    return direction
-
-
-def _climb_to_maximum(coefficients: Array, z: float) -> float:
-    """Return the value of a Chebyshev series at a local maximum near z.
-
-    The search tries one step to either side. It moves there if the series is larger,
-    and divides the step by 4 otherwise, from 1e-3 down to 1e-7.
-
-    Parameters
-    ----------
-    coefficients : array
-        The coefficients of the series on [−1, 1].
-    z : float
-        The point at which the search starts.
-
-    Returns
-    -------
-    float
-        The largest value that was evaluated.
-    """
-    # Evaluate the series at the start.
-    degree = len(coefficients) - 1
-    largest = float((chebvander(np.array([z]), degree) @ coefficients)[0])
-
-    # Move uphill, with shorter and shorter steps.
-    step = _FIRST_CLIMB_STEP
-    while step > _LAST_CLIMB_STEP:
-        candidates = np.clip([z + step, z - step], -1.0, 1.0)
-        values = chebvander(candidates, degree) @ coefficients
-        best = int(values.argmax())
-        if values[best] > largest * (1 + NINE_ROUNDINGS):
-            largest = float(values[best])
-            z = float(candidates[best])
-        else:
-            step /= 4
-    return largest

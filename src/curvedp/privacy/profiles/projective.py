@@ -15,7 +15,7 @@ from curvedp import _validate
 from curvedp.errors import ParameterError
 from curvedp.numerics.directed_rounding import THREE_ROUNDINGS
 from curvedp.privacy.loss.projective import HALF_PI, ProjectiveLoss
-from curvedp.privacy.profiles.constant_curvature import RadialProfile
+from curvedp.privacy.profiles.radial import RadialProfile
 
 # Ranges of scale·√curvature and of sensitivity/scale that doubles resolve.
 _SCALE_RANGE = (1e-12, 1e6)

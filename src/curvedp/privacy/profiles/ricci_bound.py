@@ -239,14 +239,12 @@ def _equivalent_flat_scale(sigma: float, k: float) -> float:
 def hadamard_scale(flat: float, ricci: float) -> float:
     """Return the smallest scale on a curved space that replaces a given flat scale.
 
-    It is called when the scale that flat Gaussian noise needs is known. On a space
-    without positive curvature, a Gaussian of scale σ protects at least as well as a
-    flat one of scale σ√(1 − kσ²), with k = −ricci. The equation σ²(1 − kσ²) = flat² is
-    quadratic in σ², and its smaller root is σ² = 2·flat²/(1 + √(1 − 4k·flat²)). If
-    rounding left σ too small, it is raised in tiny steps until it is large enough.
-
-    The loop at the end makes sure that the result meets the bound in spite of rounding;
-    tests/privacy/test_hadamard.py checks both directions.
+    On a space without positive curvature, a Gaussian of scale σ protects at least as
+    well as a flat one of scale σ√(1 − kσ²), with k = −ricci. The equation
+    σ²(1 − kσ²) = flat² is quadratic in σ², and its smaller root is
+    σ² = 2·flat²/(1 + √(1 − 4k·flat²)). If rounding left σ too small, it is raised in
+    tiny steps until it is large enough. tests/privacy/test_hadamard.py checks both
+    directions.
 
     Parameters
     ----------

@@ -427,16 +427,12 @@ def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
     if M.dim > _LARGEST_DENSE_DIM or M.curvature_bounds == (0.0, 0.0):
         return Start(x)
 
-    # The Hessian there by differences: column j is minus the change of the mean
-    # logarithm per unit step along axis j.
+    # The Hessian there, from a part of the sample.
     n_used = max(_LEAST_HESSIAN_RECORDS, _HESSIAN_NUMBERS // (M.dim * X[0].size))
     used_records = X[:n_used]
-    mean_logs_after_step = []
-    for step in _DIFFERENCE_STEP * np.eye(M.dim):
-        moved = np.asarray(M.from_normal_coordinates(x, step))
-        mean_logs_after_step.append(pass_over(moved, used_records).mean_log)
-    decrease = pass_over(x, used_records).mean_log - np.stack(mean_logs_after_step)
-    hessian = decrease.T / _DIFFERENCE_STEP
+    hessian = _hessian_by_differences(
+        M, x, lambda point: pass_over(point, used_records).mean_log
+    )
     try:
         inverse_hessian = np.linalg.inv(hessian)
     except np.linalg.LinAlgError:
@@ -444,3 +440,32 @@ def start_from_sample(ball: PublicBall, X: np.ndarray) -> Start:
     if not np.all(np.isfinite(inverse_hessian)):
         return Start(x)
     return Start(x, inverse_hessian)
+
+
+def _hessian_by_differences(
+    M: Manifold, x: np.ndarray, mean_log_at: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Return the Hessian of the cost ½·mean d² at x, by differences of mean logarithms.
+
+    Column j is minus the change of the mean logarithm per unit step along axis j.
+
+    Parameters
+    ----------
+    M : Manifold
+        The manifold of the points.
+    x : array of shape point_shape
+        The point at which the Hessian is taken.
+    mean_log_at : callable
+        Maps a point to the mean logarithm of the records there, in coordinates.
+
+    Returns
+    -------
+    array of shape (dim, dim)
+        The Hessian, in coordinates at x.
+    """
+    mean_logs_after_step = []
+    for step in _DIFFERENCE_STEP * np.eye(M.dim):
+        moved = np.asarray(M.from_normal_coordinates(x, step))
+        mean_logs_after_step.append(mean_log_at(moved))
+    decrease = mean_log_at(x) - np.stack(mean_logs_after_step)
+    return decrease.T / _DIFFERENCE_STEP

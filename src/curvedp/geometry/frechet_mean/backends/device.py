@@ -18,7 +18,7 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
     streamed_mean,
     tensor_sums,
 )
-from curvedp.geometry.frechet_mean.backends.spd import SPDNewton, WhitenedEigen
+from curvedp.geometry.frechet_mean.backends.spd_newton import SPDNewton, WhitenedEigen
 from curvedp.geometry.frechet_mean.error_bound import KERNEL_ERROR
 from curvedp.geometry.frechet_mean.mean import frechet_mean, mean_of_array
 from curvedp.geometry.frechet_mean.public_ball import (
@@ -76,30 +76,47 @@ def device_mean(ball: PublicBall, X: Array) -> tuple[np.ndarray, float]:
         The mean squared distance of the records to it.
     """
     with double_precision(X), np.errstate(all="ignore"):
-        xp = namespace(X)
         X = detach(X)
-        n = X.shape[0]
-
-        # The records stay on the device, in blocks, each with the function that makes
-        # passes over it.
-        passes: list[Pass] = []
         if _has_accurate_tensor_kernels(ball):
             start = _start_from_tensors(ball, X)
-            for block in _split_records(X, _TENSOR_BLOCK):
-                doubles = xp.astype(block, xp.float64, copy=False)
-                passes.extend(_tensor_passes(ball, doubles))
         else:
             start = Start(ball.center)
-            for block in _split_records(X, _records_per_block(ball.manifold)):
-                doubles = xp.astype(block, xp.float64, copy=False)
-                passes.append(_generic_pass(ball, doubles))
+        passes = _block_passes(ball, X)
 
         def sums(x: np.ndarray) -> np.ndarray:
             """Make a pass over all blocks at x, and return the sums on the host."""
             # All blocks are started before the host waits for the result of any.
             return to_host(reduce(add, [make_pass(x) for make_pass in passes]))
 
-        return streamed_mean(ball, n, sums, start)
+        return streamed_mean(ball, X.shape[0], sums, start)
+
+
+def _block_passes(ball: PublicBall, X: Array) -> list[Pass]:
+    """Cut records into blocks on their device, and return the functions that sum them.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, *point_shape)
+        The records, of any array library.
+
+    Returns
+    -------
+    list of callables
+        Each makes passes over a part of the records.
+    """
+    xp = namespace(X)
+    passes: list[Pass] = []
+    if _has_accurate_tensor_kernels(ball):
+        for block in _split_records(X, _TENSOR_BLOCK):
+            doubles = xp.astype(block, xp.float64, copy=False)
+            passes.extend(_tensor_passes(ball, doubles))
+    else:
+        for block in _split_records(X, _records_per_block(ball.manifold)):
+            doubles = xp.astype(block, xp.float64, copy=False)
+            passes.append(_generic_pass(ball, doubles))
+    return passes
 
 
 def _records_per_block(M: Manifold) -> int:
@@ -301,48 +318,47 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
     list of callables
         Each maps an iterate to sums (`chunks.tensor_sums`), on the device.
     """
-    # Kernels, compiled if the library is JAX.
     xp = namespace(X)
-    find_inside = _find_inside
-    sum_kernel = _sum_tensors
-    if is_jax_namespace(xp):
-        find_inside = jitted(_find_inside)
-        sum_kernel = jitted(_sum_tensors)
-
+    find_inside = jitted(_find_inside) if is_jax_namespace(xp) else _find_inside
     center = Factor.of(ball.center)
     center_inverse = _as_argument(X, np.asarray(center.inverse))
     is_inside = find_inside(center_inverse, center.condition, ball.radius, X)
 
-    def pass_over(block: Array, is_summed: Array) -> Pass:
-        """Return the function that makes passes over some matrices of a block.
-
-        Parameters
-        ----------
-        block : array of shape (n, 3, 3)
-            Matrices.
-        is_summed : array of bool, shape (n,)
-            True for the matrices that enter the sums.
-
-        Returns
-        -------
-        callable
-            Maps an iterate x to the sums over these matrices.
-        """
-
-        def make_pass(x: np.ndarray) -> Array:
-            """Return the sums at x, by the closed formula for 3×3 matrices."""
-            inverse = _as_argument(X, np.asarray(Factor.of(x).inverse))
-            return sum_kernel(ball.grid, inverse, block, is_summed)
-
-        return make_pass
-
-    passes = [pass_over(X, is_inside)]
+    passes = [_tensor_pass(ball, X, is_inside)]
     if not bool(xp.all(is_inside)):
         clipped = project_to_ball(*ball, to_host(X[~is_inside]))
         clipped_block = xp.asarray(clipped, device=device(X))
         all_true = xp.isfinite(clipped_block[:, 0, 0])
-        passes.append(pass_over(clipped_block, all_true))
+        passes.append(_tensor_pass(ball, clipped_block, all_true))
     return passes
+
+
+def _tensor_pass(ball: PublicBall, X: Array, is_summed: Array) -> Pass:
+    """Return a function that makes passes over some 3×3 matrices of a block.
+
+    Parameters
+    ----------
+    ball : PublicBall
+        The public ball of the records.
+    X : array of shape (n, 3, 3)
+        Matrices.
+    is_summed : array of bool, shape (n,)
+        True for the matrices that enter the sums.
+
+    Returns
+    -------
+    callable
+        Maps an iterate x to the sums over these matrices.
+    """
+    is_jax = is_jax_namespace(namespace(X))
+    sum_kernel = jitted(_sum_tensors) if is_jax else _sum_tensors
+
+    def make_pass(x: np.ndarray) -> Array:
+        """Return the sums at x, by the closed formula for 3×3 matrices."""
+        inverse = _as_argument(X, np.asarray(Factor.of(x).inverse))
+        return sum_kernel(ball.grid, inverse, X, is_summed)
+
+    return make_pass
 
 
 def _start_from_tensors(ball: PublicBall, X: Array) -> Start:

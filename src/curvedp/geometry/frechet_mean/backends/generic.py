@@ -10,13 +10,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from curvedp.geometry.frechet_mean.backends.spd import evenly_spaced
 from curvedp.geometry.frechet_mean.solver import (
     SLOW_CONVERGENCE,
     MeanBackend,
     NewtonStep,
     PassRequest,
     PassResult,
+    evenly_spaced,
 )
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.product import Product
@@ -110,15 +110,33 @@ class GenericBackend(MeanBackend):
         simpler way. On other spaces it is the mean of a sample if there are many
         records, and the best of a few candidates if there are few.
         """
-        M, X, weights = self._M, self._X, self._weights
+        M = self._M
         if isinstance(M, Product | PullbackManifold):
-            return self._local_mean(M, X, weights, self._tolerance / 2)
-        if len(X) <= _LARGEST_WITHOUT_SAMPLE:
+            return self._local_mean(M, self._X, self._weights, self._tolerance / 2)
+        if len(self._X) <= _LARGEST_WITHOUT_SAMPLE:
             return self._best_candidate()
+        return self._local_mean(M, *self._sample(_START_SAMPLE), _SAMPLE_RESIDUAL)
 
-        sample = evenly_spaced(len(X), _START_SAMPLE)
-        sample_weights = weights[sample] / weights[sample].sum()
-        return self._local_mean(M, X[sample], sample_weights, _SAMPLE_RESIDUAL)
+    def _sample(self, sample_size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return evenly spaced records and their weights; all if there are few.
+
+        Parameters
+        ----------
+        sample_size : int
+            The largest number of records in the sample.
+
+        Returns
+        -------
+        records : array of shape (k, *point_shape)
+            The sample.
+        weights : array of shape (k,)
+            Their weights, which sum to 1.
+        """
+        if len(self._X) <= sample_size:
+            return self._X, self._weights
+        rows = evenly_spaced(len(self._X), sample_size)
+        weights = self._weights[rows]
+        return self._X[rows], weights / weights.sum()
 
     def _best_candidate(self) -> np.ndarray:
         """Return the best of a few candidates for the point where the search starts.
@@ -202,14 +220,9 @@ class GenericBackend(MeanBackend):
         if is_up_to_date or not curvature or self._M.dim > _LARGEST_DENSE_DIM:
             return None
 
-        X, weights = self._X, self._weights
-        if len(X) > _HESSIAN_SAMPLE:
-            sample = evenly_spaced(len(X), _HESSIAN_SAMPLE)
-            X = X[sample]
-            weights = weights[sample] / weights[sample].sum()
-        hessian = self._mean_hessian(
-            np.asarray(self._M.normal_coordinates(x, X)), weights
-        )
+        X, weights = self._sample(_HESSIAN_SAMPLE)
+        coordinates = np.asarray(self._M.normal_coordinates(x, X))
+        hessian = self._mean_hessian(coordinates, weights)
 
         def newton_step(mean_log: np.ndarray) -> np.ndarray:
             """Solve Newton's equations for the step; singular ones by least squares."""
