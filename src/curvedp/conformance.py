@@ -806,10 +806,10 @@ def _bingham_statistic(directions: np.ndarray) -> float:
 def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:
     """Return another array that stands for the same point as p; None if none is found.
 
-    A point may be a class: a line, a subspace, a shape. Then `to_tangent` takes out of
-    an ambient vector the directions along which the class does not change, and a step
-    in what it takes out leads to another representative. A class of two (a vector up
-    to its sign) has no such direction, and −p is tried.
+    A point may be a class of arrays: a line, a subspace, a shape. Then `to_tangent`
+    removes from a vector the directions along which the class does not change, and a
+    step along the removed part leads to another array of the class. A class of two
+    arrays (a vector up to its sign) has no such direction, and −p is tried.
 
     Parameters
     ----------
