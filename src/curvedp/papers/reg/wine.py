@@ -71,7 +71,9 @@ def _predict(x: np.ndarray, Y: np.ndarray, seed: int, **parameters: Any) -> np.n
     return model.fit(x, Y).predict(x)
 
 
-def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
+def private_line_errors(
+    x: np.ndarray, Y: np.ndarray, repeats: int
+) -> dict[str, list[float]]:
     """Return the errors of this library's private lines.
 
     There are lines by descent at (2, 10⁻⁵), for one record replaced and for one added
