@@ -83,7 +83,7 @@ def test_tutorials_run_without_data(script, tmp_path, monkeypatch, capsys):
         assert "--data-dir" in said, (
             "says which data set is missing and how to point to it"
         )
-        assert "stand" in said, "says that something else is used instead"
+        assert "used instead" in said, "says that other data are used"
 
 
 def test_the_site_builds_strictly(tmp_path):
