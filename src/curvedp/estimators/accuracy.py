@@ -139,7 +139,7 @@ class PrivateAccuracy(PrivateEstimator):
             unit = ProtectedUnit.LABELED_PERSON
 
         # The accuracy is the mean of these numbers between 0 and 1.
-        records: Records = open_records(is_right[:, None], SHARE_LINE.point_shape)
+        records: Records = open_records(is_right[:, np.newaxis], SHARE_LINE.point_shape)
         statistic = AccuracyShare(SHARE_LINE, *SHARE_BALL, records.n)
         chosen = choose_mechanism("auto", statistic, self.guarantee)
         pending = pending_release_of(chosen, records, self._name)

@@ -636,7 +636,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> "PrivateRecenter":
-        """Read what `save` wrote: a fitted transformer, which needs no records.
+        """Read a fitted transformer from a file that `save` wrote, without any records.
 
         Parameters
         ----------

@@ -74,7 +74,7 @@ def _inverse_root(matrix: np.ndarray) -> np.ndarray:
 
 
 def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
-    """Return the Fréchet mean of those records that are points. NOT private.
+    """Return the Fréchet mean of the records that are valid points. NOT private.
 
     Parameters
     ----------

@@ -246,12 +246,14 @@ class FederatedMechanism(Mechanism, ChecksItself):
             if not all(type(number) is int and abs(number) < 2**63 for number in total):
                 raise ParameterError("the released integers are not 64-bit numbers")
         return [
-            Round(total, self._alive(stage if isinstance(stage, dict) else {}))
+            Round(
+                total, self._surviving_sites(stage if isinstance(stage, dict) else {})
+            )
             for total, stage in zip(integers, stages, strict=True)
         ]
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check what a certificate states about rounds, lost sites and slack.
+        """Check the statements of a certificate about rounds, lost sites and slack.
 
         The slack bounds how far the discrete noise is from ideal noise, in total
         variation.
@@ -294,7 +296,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
             ),
         ]
 
-    def _alive(self, stage: Mapping[str, Any]) -> list[int]:
+    def _surviving_sites(self, stage: Mapping[str, Any]) -> list[int]:
         """Return the indices of the sites that were not lost in a round.
 
         Parameters
@@ -314,7 +316,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
 def stage_record(
     plan: Plan, round_terms: RoundTerms, alive: Collection[int]
 ) -> dict[str, Any]:
-    """Return what a certificate records of one round, apart from its noisy sum.
+    """Return the record of one round in a certificate, apart from its noisy sum.
 
     Parameters
     ----------
@@ -420,7 +422,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     if shortage is not None:
         warnings.warn(shortage, ReleaseWarning, stacklevel=2)
     run = _Run(plan, ask)
-    release = _release(plan, run)
+    release = _release_run(plan, run)
     signatures = run.signatures(release.certificate)
     return FederatedRelease(release.value, release.certificate, signatures, run.rounds)
 
@@ -443,10 +445,10 @@ def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
     Certificate
         Server and sites compute the same certificate, except for its time.
     """
-    return _release(plan, _FinishedRun(rounds)).certificate
+    return _release_run(plan, _FinishedRun(rounds)).certificate
 
 
-def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
+def _release_run(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     """Return the value and the certificate of a run of a plan.
 
     Parameters

@@ -178,7 +178,7 @@ class LocalCertificate:
         return cls(**record)
 
     def explain(self) -> str:
-        """Say in plain words what is protected, and what is not."""
+        """Explain in plain words what the reports protect, and what they do not."""
         from curvedp.local.wording import promise_sentences
 
         return "\n".join(promise_sentences(self))

@@ -243,11 +243,10 @@ def _copy_cells(workbook: Any, sheet: Any, cell_range: CellRange) -> np.ndarray:
             timedelta_formats=workbook._timedelta_formats,
         )
         for row_number, row in _rows_in_range(parser, cell_range):
+            contents = cells[row_number - cell_range.top]
             for cell in row:
                 if cell_range.left <= cell["column"] <= cell_range.right:
-                    row_index = row_number - cell_range.top
-                    column_index = cell["column"] - cell_range.left
-                    cells[row_index, column_index] = cell["value"]
+                    contents[cell["column"] - cell_range.left] = cell["value"]
     return cells
 
 

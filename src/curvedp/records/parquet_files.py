@@ -147,7 +147,7 @@ def read_parquet_column(
 
 
 def parquet_columns(path: Path) -> dict[str, str]:
-    """Return what each column of a parquet file holds: lists, texts or other values.
+    """Return the kind of each column of a parquet file: lists, texts or other values.
 
     Parameters
     ----------
