@@ -622,18 +622,27 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
     """
     if release.certificate.release["integers"] is None:
         return
-    value = mechanism.reconstruct_value(release.certificate)
-    own_parts = value if isinstance(value, tuple) else (value,)
-    released_parts = (
-        release.value if isinstance(release.value, tuple) else (release.value,)
-    )
+    reconstructed = _as_arrays(mechanism.reconstruct_value(release.certificate))
+    released = _as_arrays(release.value)
     is_same = all(
-        np.array_equal(np.asarray(own_part), np.asarray(released_part), equal_nan=True)
-        for own_part, released_part in zip(own_parts, released_parts, strict=True)
+        np.array_equal(array, released_array, equal_nan=True)
+        for array, released_array in zip(reconstructed, released, strict=True)
     )
     _require(
         is_same, "reconstruct_value does not give what was released from its integers"
     )
+
+
+def _as_arrays(value: Any) -> list[np.ndarray]:
+    """Return a released value as a list of arrays; most values are a single array.
+
+    Parameters
+    ----------
+    value : array, or tuple of arrays
+        The value.
+    """
+    arrays = value if isinstance(value, tuple) else (value,)
+    return [np.asarray(array) for array in arrays]
 
 
 def _check_noise_law(
