@@ -261,12 +261,12 @@ def why_not_written(error: Exception) -> str:
 
 
 def _reason_in_words(error: Exception) -> str:
-    """Return why an output could not be written, in few words.
+    """Return in few words why an output could not be written.
 
     Parameters
     ----------
     error : Exception
-        Why it could not be written.
+        The error that was raised when it was written.
     """
     if isinstance(error, OSError):
         return str(error.strerror or error)

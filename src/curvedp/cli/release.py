@@ -296,7 +296,7 @@ def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str
         "groups": read_persons(options),
     }
     if offer.column is not None:
-        # The file's decimal sign is for numbers; a label is no number.
+        # The file's decimal sign is for numbers; a label is not a number.
         decimal = options["decimal"] if offer.column.holds_numbers else "."
         typed_column = options[offer.column.name]
         columns[offer.column.name] = read_typed_column(options, typed_column, decimal)

@@ -151,7 +151,7 @@ class PrivateAccuracy(PrivateEstimator):
         return self
 
     def _right_predictions(self, X: Any, y: Any) -> np.ndarray:
-        """Return 1.0 for each record that is classified right, and 0.0 for others.
+        """Return 1.0 for each record that is classified correctly, 0.0 for the others.
 
         The mean of these numbers is the accuracy. NOT private.
 

@@ -842,7 +842,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Returns
         -------
         array of shape (n, classes)
-            Geodesic distances; NaN for a record that is no point.
+            Geodesic distances; NaN for a record that is not a point.
         """
         points = self.manifold_.from_record(records)
         return np.asarray(

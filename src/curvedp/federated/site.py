@@ -197,7 +197,7 @@ class Site(Party):
         return self.announce()
 
     def _mask(self, request: Request) -> dict[str, Any]:
-        """Answer the stage "mask": return this site's noisy sum of a round, masked.
+        """Answer the stage "mask": return this site's masked noisy sum of a round.
 
         The mask hides the sum from the server; masks cancel in the total over all
         sites. In the first round the ledger is charged. Everything that can be refused

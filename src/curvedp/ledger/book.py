@@ -1083,7 +1083,7 @@ def _resolve_path(name: str, value: Any) -> Path:
     Raises
     ------
     ParameterError
-        If the value is no path that the system can look up.
+        If the value is not a path that the system can look up.
     """
     try:
         path = Path(value)

@@ -256,7 +256,7 @@ class State:
         Raises
         ------
         BudgetExceeded
-            With the reason for which it was frozen.
+            If it is frozen. The message states the reason.
         """
         if self.freeze is not None:
             raise BudgetExceeded(

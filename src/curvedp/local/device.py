@@ -290,7 +290,7 @@ class DeviceLedger:
         LedgerCorrupted
             If the file is not a ledger, or was deleted or set back under this object.
         ParameterError
-            If `day` is no date.
+            If `day` is not a date.
         """
         charged_day = _charged_day(day).isoformat()
         index = self.cells.index(place)
@@ -352,7 +352,7 @@ class DeviceLedger:
         Raises
         ------
         LedgerCorrupted
-            If the file is no device ledger, has a second name, or lacks entries that
+            If the file is not a device ledger, has a second name, or lacks entries that
             this object has seen: it was deleted, or an older copy was put back.
         ParameterError
             If its terms differ from this object's.

@@ -87,7 +87,7 @@ class NoisyMean:
         Raises
         ------
         ParameterError
-            If the level is no probability, or the spread of the persons is not known.
+            If the level is not a probability, or the spread of the persons is unknown.
         """
         level = _validate.within(
             "level", level, 0.0, 1.0, open_low=True, open_high=True

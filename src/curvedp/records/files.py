@@ -562,7 +562,7 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
     Returns
     -------
     array or dask array
-        The records as they are written; entries that are no numbers are NaN.
+        The records as they are written; entries that are not numbers are NaN.
 
     Raises
     ------

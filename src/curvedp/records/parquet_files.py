@@ -273,7 +273,7 @@ def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
     Raises
     ------
     ParameterError
-        If it is no parquet file.
+        If it is not a parquet file.
     """
     import pyarrow.parquet
 

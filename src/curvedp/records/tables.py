@@ -204,7 +204,7 @@ def _to_numpy(source_name: str, X: Any) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If X is no array.
+        If X is not an array.
     """
     if isinstance(X, np.ma.MaskedArray):
         return X

@@ -515,7 +515,10 @@ def profile_figure(profile: PrivacyCurve, mu: float) -> Figure:
 
 @canvas.own_style()
 def tradeoff_figure(profile: PrivacyCurve, mu: float) -> Figure:
-    """Draw the smallest type II error of an attacker against the type I error.
+    """Draw how well an attacker can tell two neighboring data sets apart.
+
+    The curve is the smallest share of misses (type II error) for each share of false
+    alarms (type I error).
 
     Parameters
     ----------

@@ -135,7 +135,7 @@ class Guard:
         return Response(status_code=403)
 
     def _exchange_token(self, token: str) -> Response:
-        """Return the secret of the session for the token, which then works no more.
+        """Return the secret of the session in exchange for the token, which works once.
 
         Parameters
         ----------

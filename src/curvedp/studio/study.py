@@ -616,7 +616,7 @@ def _even_sizes(n: int, n_classes: int) -> list[int]:
     Returns
     -------
     list of int
-        One size for each class; the first ones are larger by 1 if n is no multiple.
+        One size for each class; the first ones are larger by 1 if n is not a multiple.
     """
     smaller_size, n_larger = divmod(n, n_classes)
     return [smaller_size + (index < n_larger) for index in range(n_classes)]
