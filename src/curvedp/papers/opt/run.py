@@ -358,7 +358,7 @@ def opt_table2(setting: Setting) -> tuple[dict[str, Any], Figure]:
 
 
 def _random_records() -> tuple[np.ndarray, np.ndarray]:
-    """Return 2000 random covariance matrices of size 11, and 2000 unit vectors of R^786."""
+    """Return random covariance matrices of size 11 and unit vectors of R^786, 2000 each."""
     rng = np.random.default_rng(1)
     factors = rng.normal(size=(2000, 11, 33))
     covariances = factors @ factors.swapaxes(1, 2) / 33
