@@ -515,7 +515,8 @@ class ProductProfile(PrivacyProfile):
     @property
     def space(self) -> str:
         """The name of the product, for messages."""
-        if sorted(self.factors) == [(-0.5, 2), (0.0, 1)]:
+        plane_and_line = [(-0.5, 2), (0.0, 1)]  # SPD(2) is their product
+        if sorted(self.factors) == plane_and_line:
             return "SPDAffineInvariant(2)"
         names = [
             f"dimension {dim} curvature {curvature:g}"
