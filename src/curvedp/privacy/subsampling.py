@@ -537,7 +537,7 @@ def smallest_noise_multiplier(
     ------
     ParameterError
         If δ of the target exceeds the probability that a record is in any batch. Then
-        (ε, δ) would allow to publish the records of a batch in full.
+        (ε, δ) would allow publishing the records of a batch in full.
     """
     without_noise = guarantee_at(_SMALLEST_MULTIPLIER / 2)
     if without_noise.cheap_delta_bound(target.eps) <= target.delta0:
