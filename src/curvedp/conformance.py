@@ -794,7 +794,7 @@ def _rayleigh_statistic(directions: np.ndarray) -> float:
     """
     n, dim = directions.shape
     mean = directions.mean(axis=0)
-    return n * dim * float(mean @ mean)
+    return float(n * dim * (mean @ mean))
 
 
 def _bingham_statistic(directions: np.ndarray) -> float:
@@ -809,7 +809,7 @@ def _bingham_statistic(directions: np.ndarray) -> float:
     n, dim = directions.shape
     moment = directions.T @ directions / n
     excess = float(np.sum(moment * moment)) - 1 / dim
-    return n * dim * (dim + 2) / 2 * excess
+    return float(n * dim * (dim + 2) / 2 * excess)
 
 
 def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:

@@ -625,11 +625,12 @@ class PrivateBallMechanism(
         """
         is_nearly_flat = radius**2 * self._negative_curvature <= _NEARLY_FLAT
         if not (self._is_pure and is_nearly_flat):
-            return self.final_name
+            usual_name: str = self.final_name
+            return usual_name
         # The statistic lists a single gradient step last. It gets all of ε, whereas
         # Newton's method would divide ε over its steps.
-        *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
-        return gradient_step
+        options: list[str] = self.statistic.final_mechanisms(self.noise_kind)
+        return options[-1]
 
     def _is_small_for_newton(self, radius: float) -> bool:
         """Return whether few Newton steps suffice in a ball of this radius.
