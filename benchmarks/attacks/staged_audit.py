@@ -40,7 +40,7 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StagedMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
-from curvedp.mechanisms.staged.queries import scaling_direction
+from curvedp.mechanisms.staged.scale_search import scaling_direction
 from curvedp.randomness import GeneratorSource
 from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.searched_ball import SearchedMean

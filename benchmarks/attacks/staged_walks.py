@@ -21,11 +21,11 @@ from curvedp.mechanisms.staged.quantile_search import (
     best_radius_shares,
     distance_laws,
 )
-from curvedp.mechanisms.staged.queries import (
+from curvedp.mechanisms.staged.queries import mean_sensitivity
+from curvedp.mechanisms.staged.scale_search import (
     Bins,
     half_bin_count,
     likeliest_bin,
-    mean_sensitivity,
     scaling_direction,
 )
 from curvedp.mechanisms.vector import simulate_noise, std_per_scale

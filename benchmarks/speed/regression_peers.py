@@ -35,7 +35,8 @@ def load_wine_module():
 
 wine = load_wine_module()
 ALCOHOL, DELTA, EPSILON = wine.ALCOHOL, wine.DELTA, wine.EPSILON
-error, first_wines, ours = wine.error, wine.first_wines, wine.ours
+error, first_wines = wine.error, wine.first_wines
+private_line_errors = wine.private_line_errors
 
 
 def load(path: str, skip: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +219,7 @@ def main() -> None:
             Path(arguments.store).write_text(
                 json.dumps(record, indent=1) + "\n", encoding="utf-8"
             )
-        rows = {**ours(x, Y, arguments.repeats), **record["errors"]}
+        rows = {**private_line_errors(x, Y, arguments.repeats), **record["errors"]}
     design = np.column_stack([np.ones(len(x)), x])
     line = design @ np.linalg.lstsq(design, Y, rcond=None)[0]
     rows_used = f"rows {arguments.skip + 1} to {arguments.skip + 100}"

@@ -233,7 +233,7 @@ def split_by_label(group: Group, labels: Any) -> list[Group]:
 
 
 def check_number_of_groups(kind: str, n_groups: int, *, needs_two: bool) -> None:
-    """Refuse a number of groups that a comparison is not for.
+    """Refuse a number of groups that a comparison cannot have.
 
     Parameters
     ----------

@@ -622,18 +622,27 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
     """
     if release.certificate.release["integers"] is None:
         return
-    value = mechanism.reconstruct_value(release.certificate)
-    own_parts = value if isinstance(value, tuple) else (value,)
-    released_parts = (
-        release.value if isinstance(release.value, tuple) else (release.value,)
-    )
+    reconstructed = _as_arrays(mechanism.reconstruct_value(release.certificate))
+    released = _as_arrays(release.value)
     is_same = all(
-        np.array_equal(np.asarray(own_part), np.asarray(released_part), equal_nan=True)
-        for own_part, released_part in zip(own_parts, released_parts, strict=True)
+        np.array_equal(array, released_array, equal_nan=True)
+        for array, released_array in zip(reconstructed, released, strict=True)
     )
     _require(
         is_same, "reconstruct_value does not give what was released from its integers"
     )
+
+
+def _as_arrays(value: Any) -> list[np.ndarray]:
+    """Return a released value as a list of arrays; most values are a single array.
+
+    Parameters
+    ----------
+    value : array, or tuple of arrays
+        The value.
+    """
+    arrays = value if isinstance(value, tuple) else (value,)
+    return [np.asarray(array) for array in arrays]
 
 
 def _check_noise_law(
@@ -785,7 +794,7 @@ def _rayleigh_statistic(directions: np.ndarray) -> float:
     """
     n, dim = directions.shape
     mean = directions.mean(axis=0)
-    return n * dim * float(mean @ mean)
+    return float(n * dim * (mean @ mean))
 
 
 def _bingham_statistic(directions: np.ndarray) -> float:
@@ -800,16 +809,16 @@ def _bingham_statistic(directions: np.ndarray) -> float:
     n, dim = directions.shape
     moment = directions.T @ directions / n
     excess = float(np.sum(moment * moment)) - 1 / dim
-    return n * dim * (dim + 2) / 2 * excess
+    return float(n * dim * (dim + 2) / 2 * excess)
 
 
 def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:
     """Return another array that stands for the same point as p; None if none is found.
 
-    A point may be a class: a line, a subspace, a shape. Then `to_tangent` takes out of
-    an ambient vector the directions along which the class does not change, and a step
-    in what it takes out leads to another representative. A class of two (a vector up
-    to its sign) has no such direction, and −p is tried.
+    A point may be a class of arrays: a line, a subspace, a shape. Then `to_tangent`
+    removes from a vector the directions along which the class does not change, and a
+    step along the removed part leads to another array of the class. A class of two
+    arrays (a vector up to its sign) has no such direction, and −p is tried.
 
     Parameters
     ----------

@@ -261,7 +261,7 @@ def _compare_means(
 def _accuracies(
     model: PrivateMDM, results: list[_DigitResult], test: _LabeledMatrices
 ) -> dict[str, float]:
-    """Return the share of test images that the nearest mean classifies correctly.
+    """Return how many test images have the nearest mean of their own digit, as a share.
 
     Parameters
     ----------
@@ -275,10 +275,13 @@ def _accuracies(
     Returns
     -------
     dict
-        The share with the "private" means, and with the "true*" ones.
+        The share by the heading of its column: "private" for the released means,
+        "true*" for the true ones, which no privacy allows to publish.
     """
     true_means = np.stack([result.true_mean for result in results])
-    distances = model.manifold.dist(true_means[None], test.matrices[:, None])
+    # The distance of each image (row) to each mean (column).
+    images = test.matrices[:, np.newaxis]
+    distances = model.manifold.dist(true_means[np.newaxis], images)
     nearest_digits = distances.argmin(axis=1)
     return {
         "private": float(model.score(test.matrices, test.digits)),

@@ -170,7 +170,7 @@ def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
 def _failing_call(M: Manifold, error: Exception) -> str:
     """Return the name of the method of a manifold that raised an exception.
 
-    If several of its methods called each other, it is the innermost one.
+    If methods called each other, the innermost one is named.
 
     Parameters
     ----------

@@ -14,12 +14,11 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.mechanisms.staged.queries import (
+from curvedp.mechanisms.staged.queries import Queries, mean_sensitivity
+from curvedp.mechanisms.staged.scale_search import (
     Bins,
-    Queries,
     half_bin_count,
     likeliest_bin,
-    mean_sensitivity,
     scaling_direction,
 )
 from curvedp.mechanisms.vector import NOISE_KINDS

@@ -43,7 +43,7 @@ from curvedp.laws.exact import ExactDraw
 from curvedp.mechanisms.isotropic import base as isotropic
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.median import MedianMechanism
-from curvedp.mechanisms.staged.queries import scaling_direction
+from curvedp.mechanisms.staged.scale_search import scaling_direction
 from curvedp.statistics.geometric_median import GeometricMedian
 from curvedp.statistics.searched_ball import (
     SearchedGeodesic,

@@ -60,21 +60,23 @@ def from_geoopt(manifold: Any, shape: tuple[int, ...]) -> Manifold:
     ParameterError
         If this library has no such manifold, or its points have another shape.
     """
-    for manifold_class, counterpart in _COUNTERPARTS.items():
-        if _is_counterpart(manifold, counterpart):
-            size = _size_from_shape(manifold_class, shape)
-            our_manifold: Manifold = manifold_class(size)
-            if our_manifold.point_shape != tuple(shape):
-                raise ParameterError(
-                    f"{shape} is not the shape of one point of {manifold}"
-                )
-            return our_manifold
+    matching_classes = [
+        manifold_class
+        for manifold_class, counterpart in _COUNTERPARTS.items()
+        if _is_counterpart(manifold, counterpart)
+    ]
+    if not matching_classes:
+        known_names = {counterpart.name for counterpart in _COUNTERPARTS.values()}
+        raise ParameterError(
+            f"{manifold} is not a space that curvedp has; there are "
+            f"{', '.join(sorted(known_names))}, with curvature ±1"
+        )
 
-    known_names = {counterpart.name for counterpart in _COUNTERPARTS.values()}
-    raise ParameterError(
-        f"{manifold} is not a space that curvedp has; there are "
-        f"{', '.join(sorted(known_names))}, with curvature ±1"
-    )
+    manifold_class = matching_classes[0]
+    our_manifold: Manifold = manifold_class(_size_from_shape(manifold_class, shape))
+    if our_manifold.point_shape != tuple(shape):
+        raise ParameterError(f"{shape} is not the shape of one point of {manifold}")
+    return our_manifold
 
 
 def _is_counterpart(manifold: Any, counterpart: _GeooptManifold) -> bool:

@@ -26,7 +26,7 @@ def embed_texts(texts: Iterable[Any], encoder: str | Path) -> np.ndarray:
     Parameters
     ----------
     texts : iterable
-        The texts. What is no text is embedded as the empty one, so that no record
+        The texts. Anything else is embedded as the empty text, so that no record
         decides whether the data are read.
     encoder : str or path
         The folder of a model of sentence-transformers, or the name of one that is on

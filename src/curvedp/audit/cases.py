@@ -604,7 +604,7 @@ def _run_all_stages(mechanism: StagedMechanism, data: Any, add_noise: AddNoise) 
     if isinstance(mechanism, StepToMeanMechanism):
         final: Any = mechanism.final_mechanism_in(ball, budget)
         moments = final.statistic.compute(data)
-        add_noise(moments[None], np.array([final.scale]))
+        add_noise(moments[np.newaxis], np.array([final.scale]))
     elif isinstance(mechanism, PrivateBallMechanism):
         answer = queries.mean_clipped_log(*ball)
         budget.release("last", budget.share_left, answer.sensitivity, answer.values)
@@ -797,7 +797,7 @@ def _regression_data_sets(space: Manifold) -> list[tuple[np.ndarray, np.ndarray]
     offset[-1] = 2 * _CLIP
 
     # The last predictor, 0.5, is at the origin.
-    on_geodesic = (predictors - 0.5)[:, None] * velocity
+    on_geodesic = (predictors - 0.5)[:, np.newaxis] * velocity
     is_last = np.eye(4)[:, 3:]
 
     neighboring_data = []
@@ -880,7 +880,7 @@ def _attack_descent(mechanism: BundleDescentMechanism, noise_factor: float) -> C
         origin = np.asarray(space.origin)
         values = []
         for predictors, responses in _regression_data_sets(space):
-            centered = predictors[:, None] - 0.5
+            centered = predictors[:, np.newaxis] - 0.5
             person_codes = np.arange(len(predictors))
             data = RegressionData(centered, responses, person_codes)
             values.append(mechanism.final_values(data, origin, no_velocity))

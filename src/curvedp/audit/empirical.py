@@ -770,7 +770,7 @@ def data_sets(manifold: Manifold, radius: float, n: int) -> Pair:
     other_end = manifold.from_normal_coordinates(origin, -1 * step)
 
     records = np.stack([one_end] * n)
-    neighboring_records = np.concatenate([records[:-1], other_end[None]])
+    neighboring_records = np.concatenate([records[:-1], other_end[np.newaxis]])
     return records, neighboring_records
 
 

@@ -362,7 +362,7 @@ def _train_mean(
     canary_count = len(coins)
     manifold = _large_enough(family, canary_count)
     start = np.asarray(manifold.origin)
-    coordinates = coins[:, None] * np.eye(canary_count, manifold.dim)
+    coordinates = coins[:, np.newaxis] * np.eye(canary_count, manifold.dim)
     tangents = manifold.from_coordinates(start, coordinates)
     records = np.asarray(manifold.exp(start, tangents))
     problem = optim.FrechetMeanProblem(manifold)
@@ -405,25 +405,16 @@ def _descend(
     from curvedp import optim
 
     clip = _CLIP_LENGTH
-    record_count = len(records)
-    batch_size = record_count // 2
-    noise = sqrt(_STEPS) * 2 * clip / (record_count * _MU)
+    noise = sqrt(_STEPS) * 2 * clip / (len(records) * _MU)
     common: dict[str, Any] = {"learning_rate": _LEARNING_RATE, "rng": rng}
-
     if optimizer == "dp-rgd":
         return optim.dp_rgd(
             problem, records, start, clip=clip, noise=noise, steps=_STEPS, **common
         )
+    common["batch_size"] = len(records) // 2
     if optimizer == "dp-rsgd":
         return optim.dp_rsgd(
-            problem,
-            records,
-            start,
-            clip=clip,
-            noise=noise,
-            steps=_STEPS,
-            batch_size=batch_size,
-            **common,
+            problem, records, start, clip=clip, noise=noise, steps=_STEPS, **common
         )
     # Two epochs of two steps; full and variance-reduced gradients are noised alike.
     return optim.dp_rsvrg(
@@ -434,7 +425,6 @@ def _descend(
         noise=(noise, noise),
         epochs=2,
         inner_steps=2,
-        batch_size=batch_size,
         **common,
     )
 
@@ -474,7 +464,7 @@ def _train_pca(
     start = np.asarray(sphere.project(start_direction))
     axes = np.asarray(sphere.from_coordinates(start, np.eye(canary_count)))
 
-    canaries = (start + coins[:, None] * axes) / sqrt(2)
+    canaries = (start + coins[:, np.newaxis] * axes) / sqrt(2)
     zeros = np.zeros((_ZEROS_PER_CANARY * canary_count, len(start)))
     model = PrivatePCA(
         1, radius=1.0, method="dp-rgd", guarantee=guarantee, source=GeneratorSource(rng)

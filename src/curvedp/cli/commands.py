@@ -28,17 +28,17 @@ from curvedp.cli.ledger import ledger_app
 from curvedp.cli.neuro import connectome, plan_connectome, regions
 from curvedp.cli.options import JsonOption, PictureOption, command
 from curvedp.cli.perturb import perturb
-from curvedp.cli.region import figure, region
-from curvedp.cli.release import (
+from curvedp.cli.reading import (
     PERSONS,
     READING,
     TypedOptions,
     file_command,
     read_persons,
     reading_options,
-    release_app,
     statistic_option,
 )
+from curvedp.cli.region import figure, region
+from curvedp.cli.release import release_app
 from curvedp.cli.sign import key, sign, statement
 from curvedp.cli.synthesize import synthesize
 from curvedp.cli.topics import topics
@@ -454,7 +454,7 @@ def audit(
 
 
 def _report_audits(rows: "list[Row]", *, json: bool) -> None:
-    """Print what attacks have found; raise `VerificationFailed` on a violation.
+    """Print the results of attacks; raise `VerificationFailed` on a violation.
 
     Parameters
     ----------

@@ -20,19 +20,21 @@ from curvedp.cli.options import (
     option,
     with_options,
 )
-from curvedp.cli.release import (
-    PERSONS,
-    READING,
-    TypedOptions,
+from curvedp.cli.outputs import (
     check_targets,
     input_files,
     ledger_label,
     open_ledger_file,
+    why_not_written,
+)
+from curvedp.cli.reading import (
+    PERSONS,
+    READING,
+    TypedOptions,
     person_columns,
     read_persons,
     read_typed_column,
     reading_options,
-    why_not_written,
 )
 from curvedp.errors import ParameterError
 from curvedp.releasing import numbered_names, parse_column, parse_radius
@@ -155,7 +157,7 @@ def _read_group(options: TypedOptions, path: Path, space: Any) -> "Group":
     return Group(path.stem, np.asarray(records), persons)
 
 
-def _run(kind: str, options: TypedOptions) -> None:
+def _run_test(kind: str, options: TypedOptions) -> None:
     """Run one of the tests: read, pay, release and print.
 
     Parameters
@@ -434,7 +436,7 @@ def _test_command(kind: str, description: str) -> Callable[..., None]:
         **typed_options : Any
             The options by their names in Python.
         """
-        _run(kind, typed_options)
+        _run_test(kind, typed_options)
 
     built: Callable[..., None] = with_options(run_with_options, _OPTIONS, description)
     return built

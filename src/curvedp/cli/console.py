@@ -55,7 +55,7 @@ def print_table(
 def waiting(activity: str) -> Any:
     """Return a context in which a terminal shows what the user is waiting for.
 
-    If the output is no terminal, nothing is shown.
+    If the output is not a terminal, nothing is shown.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def _print_time_remarks(ledger: "Ledger") -> None:
 
 
 def _ledger_to_dict(ledger: "Ledger") -> dict[str, Any]:
-    """Return the budget, what remains, and all entries of a ledger as JSON values.
+    """Return the budget, the rest of it and all entries of a ledger as JSON values.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def verify(
 
 
 def _print_balance(ledger: "Ledger") -> None:
-    """Print what has been spent and what remains of the budget.
+    """Print the spent and the remaining budget.
 
     Parameters
     ----------

@@ -20,7 +20,10 @@ from curvedp.cli.console import (
     waiting,
 )
 from curvedp.cli.options import JsonOption, PictureOption, command
-from curvedp.cli.release import check_targets, open_ledger_file
+from curvedp.cli.outputs import (
+    check_targets,
+    open_ledger_file,
+)
 from curvedp.errors import ParameterError
 from curvedp.releasing import parse_radius
 
@@ -116,9 +119,9 @@ def connectome(
     inputs: list[Path | None] = [ledger, ledger_key, center, names]
     if networks is not None:
         inputs.append(Path(networks))
-    inputs += _files_in(folder, [certificate, plot, out, *_sidecars(out)])
+    inputs += _files_in(folder, [certificate, plot, out, *_sidecar_files(out)])
     _check_outputs(inputs, ledger, budget_mu, ledger_key, certificate, out, plot)
-    for sidecar in _sidecars(out):
+    for sidecar in _sidecar_files(out):
         check_targets([*inputs, plot, certificate], **{"out (sidecar)": sidecar})
 
     entities = {} if task is None else {"task": task}
@@ -142,7 +145,7 @@ def connectome(
         errors.print(escape_markup(sentence), soft_wrap=True)
     template = None if center is None else read_relmat(center)[0]
     model = PrivateConnectome(
-        _networks(networks, connectomes.names),
+        _network_of_regions(networks, connectomes.names),
         resolution=resolution,
         edge_error=edge_error,
         radius=parse_radius(radius),
@@ -214,7 +217,7 @@ def plan_connectome(
     console.print(plan.sentences(error), soft_wrap=True)
 
 
-def _networks(choice: str | None, names: list[str]) -> list[str] | None:
+def _network_of_regions(choice: str | None, names: list[str]) -> list[str] | None:
     """Return the network of each region, or None if networks were not asked for.
 
     Parameters
@@ -236,7 +239,7 @@ def _networks(choice: str | None, names: list[str]) -> list[str] | None:
     return networks_of(names, None if choice == "schaefer" else choice)
 
 
-def _sidecars(out: Path | None) -> list[Path]:
+def _sidecar_files(out: Path | None) -> list[Path]:
     """Return the files that are written beside a matrix, by its name of the standard.
 
     Parameters

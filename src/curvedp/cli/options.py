@@ -113,7 +113,7 @@ def with_options(
 
 
 def _typed_names(options: Options) -> dict[str, str]:
-    """Return what is typed for each of Python's parameters, such as "--radius".
+    """Return the option for each of Python's parameters, such as "--radius".
 
     Messages of the library name parameters as Python does; with this table they are
     printed with the option that the user can change.

@@ -19,12 +19,14 @@ from curvedp.cli.console import (
     waiting,
 )
 from curvedp.cli.options import JsonOption, Options, PictureOption, option
-from curvedp.cli.release import (
+from curvedp.cli.outputs import (
+    check_targets,
+    input_files,
+)
+from curvedp.cli.reading import (
     READING,
     TypedOptions,
-    check_targets,
     file_command,
-    input_files,
     reading_options,
 )
 from curvedp.errors import ParameterError

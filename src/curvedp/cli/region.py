@@ -11,7 +11,9 @@ import typer
 
 from curvedp.cli.console import check_picture, console, escape_markup, save_picture
 from curvedp.cli.options import JsonOption, PictureOption, command
-from curvedp.cli.release import check_targets
+from curvedp.cli.outputs import (
+    check_targets,
+)
 from curvedp.errors import ParameterError, VerificationFailed
 from curvedp.verification import DEFAULT_SECONDS, read_certificate_text, run_in_worker
 

@@ -1,23 +1,20 @@
 """The commands `curvedp release [mean | median | dispersion | pca | mdm | regression]`.
-There is one command per statistic in the table of `curvedp.releasing`. The options
-that say how a file is read are here too, for other commands that read one.
+There is one command per statistic in the table of `curvedp.releasing`. A command reads
+the records, charges the ledger, releases the statistic, writes the files and prints the
+released values with their error bars.
 """
 
 import json as json_module
-import os
-import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 from typer.core import TyperGroup
 
-from curvedp import _validate
 from curvedp.cli.console import console, describe, escape_markup, waiting
 from curvedp.cli.options import (
     GUARANTEE,
@@ -25,14 +22,29 @@ from curvedp.cli.options import (
     Options,
     guarantee_from_options,
     option,
-    with_options,
+)
+from curvedp.cli.outputs import (
+    check_targets,
+    input_files,
+    ledger_label,
+    open_ledger_file,
+    why_not_written,
+)
+from curvedp.cli.reading import (
+    PERSONS,
+    READING,
+    TypedOptions,
+    file_command,
+    person_columns,
+    read_persons,
+    read_typed_column,
+    reading_options,
+    statistic_option,
 )
 from curvedp.core.wording import UNIT_WORDS, choice_sentence
-from curvedp.errors import CurvedpError, ParameterError, ReleaseWarning
+from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.releasing import (
-    Column,
     Offer,
-    Option,
     all_offers,
     certificates_of,
     find_offer,
@@ -48,31 +60,6 @@ if TYPE_CHECKING:
     from curvedp.inference.error_bars import ErrorBar
     from curvedp.ledger import Ledger
     from curvedp.privacy import Guarantee
-    from curvedp.privacy.unit import PrivacyUnit
-
-
-# How the files of ledgers (SQLite) and of private keys (PEM) begin.
-_STARTS_OF_LEDGERS_AND_KEYS = (b"SQLite format 3\0", b"-----BEGIN ")
-_LONGEST_START = 16
-
-# The options of a command that were typed, or their defaults, by their names in Python.
-TypedOptions = Mapping[str, Any]
-
-
-# Options that name no input: files that are written, and words for the ledger.
-_OUTPUTS_AND_TEXTS = (
-    "out",
-    "plot",
-    "map",
-    "report",
-    "certificate",
-    "label",
-    "as_user",
-)
-
-# The most characters of a ledger's label, and of the name of who releases.
-_LONGEST_LABEL = 200
-_LONGEST_USER = 60
 
 
 class _MeanByDefault(TyperGroup):
@@ -98,44 +85,6 @@ class _MeanByDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-# The argument of every command here: the file with the records.
-_DATA = Annotated[
-    Path,
-    typer.Argument(
-        help="csv, tsv, xlsx, parquet, npy, npz, mat, zarr or nii, one record per row"
-    ),
-]
-# How a file is read; each name is a parameter of `read_records`.
-READING: Options = {
-    "key": option(
-        str, "--key", help="array in an npz, mat or zarr file; cells of an xlsx file"
-    ),
-    "header": option(
-        bool, "--header/--no-header", help="whether the first line names columns"
-    ),
-    "form": option(
-        str,
-        "--as",
-        help="how a row represents a record, such as latlon-degrees or tensor6-lower",
-    ),
-    "columns": option(
-        str,
-        "--columns",
-        help="names or positions (from 0) of the columns, separated by commas",
-    ),
-    "mask": option(
-        Path, "--mask", help="public mask: which voxels of a volume are records"
-    ),
-    "sep": option(str, "--sep", help="separator of the cells"),
-    "decimal": option(str, "--decimal", help="the decimal sign", default="."),
-    "skip": option(int, "--skip", help="lines to skip at the start", default=0),
-    "encoding": option(
-        str,
-        "--encoding",
-        help="encoding of csv and tsv files, such as utf-16",
-        default="utf-8",
-    ),
-}
 # The options of every release.
 _COMMON_OPTIONS: Options = {
     "manifold": option(
@@ -164,354 +113,6 @@ _COMMON_OPTIONS: Options = {
     "report": option(Path, "--report", help="write a report about the release (html)"),
     "json": (JsonOption, False),
 }
-PERSONS = {
-    "groups": option(
-        str,
-        "--groups",
-        help="column with the person of each record, or an npy file with their ids",
-    )
-}
-
-
-def statistic_option(declaration: Option | Column) -> tuple[Any, Any]:
-    """Return the command-line option of a declared option or column of a statistic.
-
-    Parameters
-    ----------
-    declaration : Option or Column
-        An option or column that the table of `curvedp.releasing` declares.
-
-    Returns
-    -------
-    annotation, default
-        The annotation and the default that typer reads, as in `Options`.
-    """
-    if isinstance(declaration, Column):
-        return option(str, *declaration.flags, help=declaration.help)
-    return option(
-        declaration.command_line_type,
-        *declaration.flags,
-        help=declaration.help,
-        default=declaration.default,
-    )
-
-
-def read_typed_column(
-    options: TypedOptions, column: str | None, decimal: str = "."
-) -> Any:
-    """Return a column of the file that the records are in, or None if none is named.
-
-    Parameters
-    ----------
-    options : mapping
-        The options of the command, with "data" and those that say how a file is read.
-    column : str or None
-        The column as it is typed: its name, or its place from 0.
-    decimal : str
-        The decimal sign of its numbers.
-
-    Returns
-    -------
-    array or None
-        One entry for each record.
-    """
-    from curvedp.records import read_column
-
-    if column is None:
-        return None
-    return read_column(
-        options["data"],
-        parse_column(column),
-        header=_states_header(options),
-        sep=options["sep"],
-        skip=options["skip"],
-        encoding=options["encoding"],
-        decimal=decimal,
-    )
-
-
-def read_persons(options: TypedOptions) -> Any:
-    """Return the person of each record, or None if none are named.
-
-    `--groups` names a column of the file that the records are in, or an npy file with
-    one id for each record: npy files of vectors have no columns.
-
-    Parameters
-    ----------
-    options : mapping
-        The options of the command, with "groups" and those that `read_typed_column`
-        takes.
-
-    Returns
-    -------
-    array or None
-        One id for each record.
-    """
-    from curvedp.records.files import open_npy
-
-    typed = options["groups"]
-    if typed is not None and _names_file(typed):
-        if not Path(typed).exists():
-            raise ParameterError(f"{typed} does not exist")
-        return np.asarray(open_npy(Path(typed)))
-    if typed is not None and options["data"].suffix == ".npy":
-        raise ParameterError(
-            f"names a column, and {options['data'].name} has none; name an npy file "
-            "with one id for each record",
-            parameter="groups",
-            value=typed,
-        )
-    return read_typed_column(options, typed)
-
-
-def person_columns(options: TypedOptions) -> list[str | int]:
-    """Return the column of the records' file that holds the persons, in a list.
-
-    The list is empty if no persons are named, or they are in a file of their own.
-
-    Parameters
-    ----------
-    options : mapping
-        The options of the command, with "groups".
-    """
-    typed = options["groups"]
-    return [] if typed is None or _names_file(typed) else [parse_column(typed)]
-
-
-def _names_file(typed: str) -> bool:
-    """Return whether what is typed for `--groups` is a file, and not a column.
-
-    Parameters
-    ----------
-    typed : str
-        The text that was typed for `--groups`.
-    """
-    return Path(typed).suffix == ".npy"
-
-
-def _states_header(options: TypedOptions) -> bool | None:
-    """Return whether the file has a header, as the options say; None if they do not.
-
-    A column can be found by its name only if there is a header. So a user who names the
-    column of the persons or texts says that there is one.
-
-    Parameters
-    ----------
-    options : mapping
-        The options of the command.
-    """
-    if options["header"] is not None:
-        return bool(options["header"])
-    columns = person_columns(options) if "groups" in options else []
-    if options.get("text") is not None:
-        columns.append(parse_column(options["text"]))
-    has_named_column = any(isinstance(column, str) for column in columns)
-    return True if has_named_column else None
-
-
-def reading_options(options: TypedOptions) -> dict[str, Any]:
-    """Return the options that say how a file is read, as arguments of `read_records`.
-
-    Parameters
-    ----------
-    options : mapping
-        The options of the command, by their names in Python.
-
-    Returns
-    -------
-    dict
-        Arguments by name.
-    """
-    reading = {name: options[name] for name in READING}
-    reading["header"] = _states_header(options)
-    if options["columns"] is not None:
-        columns = options["columns"].split(",")
-        reading["columns"] = [parse_column(column) for column in columns]
-    return reading
-
-
-def input_files(options: TypedOptions) -> list[Path | None]:
-    """Return the files that a command reads, which no output may overwrite.
-
-    Some texts may be the name of a file: people in an npy file, or the center of a ball.
-    Every text that names a file that exists is counted as one.
-
-    Parameters
-    ----------
-    options : mapping
-        The options of the command, by their names in Python.
-
-    Returns
-    -------
-    list of path
-        The files, including files that do not exist.
-    """
-    paths: list[Path | None] = []
-    for name, value in options.items():
-        if name in _OUTPUTS_AND_TEXTS:
-            continue
-        typed_values = value if isinstance(value, list) else [value]
-        for typed in typed_values:
-            is_file_name = isinstance(typed, str) and os.path.isfile(typed)
-            if isinstance(typed, Path) or is_file_name:
-                paths.append(Path(typed))
-    return paths
-
-
-def check_targets(inputs: list[Path | None], **targets: Path | None) -> None:
-    """Refuse, before anything is spent, outputs that cannot or must not be written.
-
-    Parameters
-    ----------
-    inputs : list of path or None
-        Files that must not be overwritten.
-    **targets
-        The outputs by the name of their option: `out`, `certificate`, `report`.
-
-    Raises
-    ------
-    ParameterError
-        If a target could not be written, or would overwrite an input or another target.
-    """
-    taken_paths = [path for path in inputs if path is not None]
-    for name, target in targets.items():
-        if target is None:
-            continue
-        _check_writable(name, target)
-        for path in taken_paths:
-            if _would_overwrite(name, target, path):
-                raise ParameterError(
-                    f"--{name} {target} is an input, the ledger or another output: "
-                    "it would be overwritten"
-                )
-        taken_paths.append(target)
-
-
-def _check_writable(name: str, target: Path) -> None:
-    """Refuse a file of the option --`name` that could not be written.
-
-    Parameters
-    ----------
-    name : str
-        The option, such as "certificate".
-    target : path
-        Where its output would be written.
-    """
-    folder = target.absolute().parent
-    if not folder.is_dir():
-        raise ParameterError(f"the folder of {target} does not exist")
-    written_path = target if target.exists() else folder
-    if target.is_dir() or not os.access(written_path, os.W_OK):
-        raise ParameterError(f"--{name} {target} cannot be written")
-    if _is_ledger_or_key(target):
-        raise ParameterError(
-            f"--{name} {target} is a ledger or a private key: it is never overwritten"
-        )
-
-
-def _is_ledger_or_key(target: Path) -> bool:
-    """Return whether a file holds a budget or a secret, by its first bytes.
-
-    Nobody can make them again: what a ledger has spent would be forgotten.
-
-    Parameters
-    ----------
-    target : Path
-        A file that would be written.
-    """
-    if not target.is_file():
-        return False
-    try:
-        with target.open("rb") as file:
-            return file.read(_LONGEST_START).startswith(_STARTS_OF_LEDGERS_AND_KEYS)
-    except OSError:
-        return False
-
-
-def _would_overwrite(name: str, target: Path, path: Path) -> bool:
-    """Return whether writing the option --`name` to `target` would overwrite `path`.
-
-    Several certificates are numbered: certificate.json stands for certificate-1.json,
-    certificate-2-mean-of-class-b.json and so on, too.
-
-    Parameters
-    ----------
-    name : str
-        The option, such as "certificate".
-    target : path
-        Where its output would be written.
-    path : path
-        A file that must not be overwritten.
-
-    Returns
-    -------
-    bool
-        True also if `path` could be the name of a numbered certificate.
-    """
-    if target.resolve() == path.resolve():
-        return True
-    if target.exists() and path.exists() and target.samefile(path):
-        return True
-    if name != "certificate":
-        return False
-    target_folder = target.absolute().parent.resolve()
-    is_beside = path.absolute().parent.resolve() == target_folder
-    numbered_name = re.compile(
-        rf"{re.escape(target.stem)}-\d+(-[\w-]+)?{re.escape(target.suffix)}"
-    )
-    return is_beside and numbered_name.fullmatch(path.name) is not None
-
-
-def open_ledger_file(
-    path: Path | None,
-    budget_mu: float | None,
-    key: Path | None,
-    unit: "PrivacyUnit | None" = None,
-) -> "Ledger | None":
-    """Return the ledger to pay from, or None if none was named.
-
-    A new ledger protects `unit`, or else what its first charge protects.
-
-    A new one is made together with its first entry (`lazy`), so that a release that is
-    refused leaves no file. A file that exists is never deleted: another process may
-    have spent from it since anybody looked.
-
-    Parameters
-    ----------
-    path : path or None
-        The file of the ledger.
-    budget_mu : float or None
-        The budget of a new ledger.
-    key : path or None
-        The file with the ledger's key.
-    unit : PrivacyUnit, optional
-        The unit of privacy that a new ledger counts for.
-
-    Returns
-    -------
-    Ledger or None
-        The ledger, whose file may not exist yet.
-
-    Raises
-    ------
-    ParameterError
-        If the file does not exist and no budget is named.
-    """
-    from curvedp.privacy import GDP
-    from curvedp.release.pay import open_ledger
-
-    if path is None:
-        return None
-    if budget_mu is None:
-        if not path.exists():
-            raise ParameterError(
-                f"there is no ledger at {path}. If there was one, restore it from a "
-                "backup: a new one would not know what was spent. For the first release "
-                "from these data, --budget-mu or `curvedp ledger create` starts one"
-            )
-        return open_ledger(path, key=key)
-    _validate.positive("budget_mu", budget_mu)
-    return open_ledger(path, GDP(budget_mu), key=key, lazy=True, unit=unit)
 
 
 def _release(statistic: str, options: TypedOptions) -> None:
@@ -674,7 +275,7 @@ def _columns_beside_records(offer: Offer, options: TypedOptions) -> list[str | i
 
 
 def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str, Any]:
-    """Return what `Offer.fit` takes: the records and the columns beside them.
+    """Return the arguments of `Offer.fit`: the records and the columns beside them.
 
     Parameters
     ----------
@@ -695,31 +296,11 @@ def _read_columns(offer: Offer, options: TypedOptions, records: Any) -> dict[str
         "groups": read_persons(options),
     }
     if offer.column is not None:
-        # The file's decimal sign is for numbers; a label is no number.
+        # The file's decimal sign is for numbers; a label is not a number.
         decimal = options["decimal"] if offer.column.holds_numbers else "."
         typed_column = options[offer.column.name]
         columns[offer.column.name] = read_typed_column(options, typed_column, decimal)
     return columns
-
-
-def ledger_label(title: str, user: str | None) -> str:
-    """Return the label of a ledger's entry: printable and not too long.
-
-    Parameters
-    ----------
-    title : str
-        The statistic that is released.
-    user : str or None
-        Who releases it, if they say so.
-
-    Returns
-    -------
-    str
-        Such as "mean of tensors.npy, by anna".
-    """
-    ending = "" if user is None else f", by {user[:_LONGEST_USER]}"
-    text = title[: _LONGEST_LABEL - len(ending)] + ending
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _write_or_print(
@@ -763,37 +344,6 @@ def _write_or_print(
         if not isinstance(error, Exception):
             raise  # The user pressed Ctrl-C, for example.
         raise ParameterError(why_not_written(error)) from None
-
-
-def why_not_written(error: Exception) -> str:
-    """Return the message for an output that could not be written after paying.
-
-    Everything that was released must have been printed before.
-
-    Parameters
-    ----------
-    error : Exception
-        Why it could not be written.
-    """
-    return (
-        f"an output could not be written ({_reason(error)}); "
-        "what was released, and may have been paid for, is above: keep it"
-    )
-
-
-def _reason(error: Exception) -> str:
-    """Return why an output could not be written, in few words.
-
-    Parameters
-    ----------
-    error : Exception
-        Why it could not be written.
-    """
-    if isinstance(error, OSError):
-        return str(error.strerror or error)
-    if isinstance(error, CurvedpError):
-        return describe(error)
-    return f"{type(error).__name__}: {error}"
 
 
 def _print_release(
@@ -915,7 +465,7 @@ def _released_dict(
 
 
 def _error_bars(fitted_estimator: Any) -> "list[ErrorBar]":
-    """Return the error bars of what was released: of the population, and of the noise.
+    """Return the error bars of a release: for the population, and for the noise alone.
 
     A region that contains the public center causes a `ReleaseWarning`: a file that was
     misread would do the same. A region that is the whole ball says nothing about it.
@@ -1040,43 +590,6 @@ def _region_dict(region: "Region") -> dict[str, Any]:
         "level": region.level,
         "theorem": region.theorem,
     }
-
-
-def file_command(
-    options: Options, description: str, run: Callable[[TypedOptions], None]
-) -> Callable[..., None]:
-    """Return a command that takes a file with records and these options.
-
-    Parameters
-    ----------
-    options : dict
-        The options by name, besides the file, which is called "data".
-    description : str
-        The help text.
-    run : callable
-        Called with all options that were typed, by name.
-
-    Returns
-    -------
-    callable
-        The command, from whose signature typer reads the options.
-    """
-
-    def run_with_options(**typed_options: Any) -> None:
-        """Run the command with the options that were typed.
-
-        Parameters
-        ----------
-        **typed_options : Any
-            The options by their names in Python.
-        """
-        run(typed_options)
-
-    all_options = {"data": (_DATA, Parameter.empty), **options}
-    command: Callable[..., None] = with_options(
-        run_with_options, all_options, description
-    )
-    return command
 
 
 def _release_command(name: str, offer: Offer) -> Callable[..., None]:

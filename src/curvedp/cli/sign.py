@@ -12,7 +12,9 @@ import typer
 from curvedp._files import write_atomically
 from curvedp.cli.console import console, escape_markup, waiting
 from curvedp.cli.options import command
-from curvedp.cli.release import check_targets
+from curvedp.cli.outputs import (
+    check_targets,
+)
 from curvedp.errors import ParameterError
 from curvedp.verification import (
     DEFAULT_SECONDS,
@@ -172,7 +174,7 @@ def statement(
 
 
 def _common_signers(paths: list[Path], certificates: "list[Certificate]") -> list[str]:
-    """Return the public keys of those whose signatures of all certificates are valid.
+    """Return the public keys whose signatures of all certificates are valid.
 
     Parameters
     ----------

@@ -25,14 +25,16 @@ from curvedp.cli.options import (
     guarantee_from_options,
     option,
 )
-from curvedp.cli.release import (
+from curvedp.cli.outputs import (
+    check_targets,
+    input_files,
+    open_ledger_file,
+)
+from curvedp.cli.reading import (
     PERSONS,
     READING,
     TypedOptions,
-    check_targets,
     file_command,
-    input_files,
-    open_ledger_file,
     read_persons,
     read_typed_column,
     reading_options,
@@ -377,7 +379,7 @@ def _print_summary(source: _Source, n: int, seed: int, out: Path | None) -> None
 
 
 def _release_sentences(estimator: "PrivateSynthesizer") -> list[str]:
-    """Say what was released, how good it is, and what is left of the budget.
+    """Return sentences about the release, its predicted error and the remaining budget.
 
     Parameters
     ----------

@@ -32,14 +32,16 @@ from curvedp.cli.options import (
     guarantee_from_options,
     option,
 )
-from curvedp.cli.release import (
+from curvedp.cli.outputs import (
+    check_targets,
+    input_files,
+    open_ledger_file,
+)
+from curvedp.cli.reading import (
     PERSONS,
     READING,
     TypedOptions,
-    check_targets,
     file_command,
-    input_files,
-    open_ledger_file,
     person_columns,
     read_persons,
     read_typed_column,
@@ -102,7 +104,7 @@ def _topics(options: TypedOptions) -> None:
     with waiting("drawing exact noise"):
         model.fit(vectors, groups=persons)
     try:
-        phrases = _describe(model, vocabulary, options["phrases"])
+        phrases = _phrases_of_topics(model, vocabulary, options["phrases"])
         _write_and_print(model, phrases, options)
     except BaseException:
         # A release that was paid for is printed if it cannot be written.
@@ -140,7 +142,7 @@ def _check_outputs(options: TypedOptions) -> None:
 
 
 def _open_ledger(options: TypedOptions) -> "Ledger | None":
-    """Return the ledger to pay from; a new one counts what the release protects.
+    """Return the ledger to pay from; a new one has the adjacency of the release.
 
     Parameters
     ----------
@@ -282,7 +284,7 @@ def _read_initial_centers(options: TypedOptions, space: "Sphere") -> Any:
     return space.project(read_records(options["init"], space, header=False))
 
 
-def _describe(
+def _phrases_of_topics(
     model: "PrivateKMeans", vocabulary: "Vocabulary | None", count: int
 ) -> "list[list[Phrase]]":
     """Return the phrases that are nearest to each topic; none without a vocabulary.

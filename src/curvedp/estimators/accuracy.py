@@ -139,7 +139,7 @@ class PrivateAccuracy(PrivateEstimator):
             unit = ProtectedUnit.LABELED_PERSON
 
         # The accuracy is the mean of these numbers between 0 and 1.
-        records: Records = open_records(is_right[:, None], SHARE_LINE.point_shape)
+        records: Records = open_records(is_right[:, np.newaxis], SHARE_LINE.point_shape)
         statistic = AccuracyShare(SHARE_LINE, *SHARE_BALL, records.n)
         chosen = choose_mechanism("auto", statistic, self.guarantee)
         pending = pending_release_of(chosen, records, self._name)
@@ -151,7 +151,7 @@ class PrivateAccuracy(PrivateEstimator):
         return self
 
     def _right_predictions(self, X: Any, y: Any) -> np.ndarray:
-        """Return 1.0 for each record that is classified right, and 0.0 for others.
+        """Return 1.0 for each record that is classified correctly, 0.0 for the others.
 
         The mean of these numbers is the accuracy. NOT private.
 

@@ -365,7 +365,7 @@ def _check_all_parts_of_pairs(
     permutations: int,
     persons: Any,
 ) -> None:
-    """Refuse, before the first part is paid, what would refuse a later part.
+    """Check that no part of the comparison can fail, before the first part is paid.
 
     Every part is calibrated in the public ball, or in the outer ball of the search: a
     ball that is found is no larger.
@@ -542,7 +542,7 @@ def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
 
 
 def largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
-    """Return the public ball, or the outer ball of a search, which holds what is found.
+    """Return the public ball, or the outer ball that contains every ball of a search.
 
     Parameters
     ----------
@@ -642,7 +642,7 @@ def _check_all_parts(
     names: np.ndarray,
     groups: Sequence[Any] | None,
 ) -> None:
-    """Refuse, before the first part is paid, what would refuse a later part.
+    """Check that no part of the comparison can fail, before the first part is paid.
 
     Every part is calibrated in the public ball, or in the outer ball of the search: a
     ball that is found is no larger.

@@ -149,7 +149,7 @@ def check_persons_in_domains(labels: Labels, persons: Any) -> None:
 
 
 def unit_within_domains(persons: Any) -> PrivacyUnit:
-    """Return what is protected, as a ledger counts it: domains are public classes.
+    """Return the privacy unit of a ledger for domains, which count as public classes.
 
     Parameters
     ----------

@@ -156,20 +156,20 @@ class PrivateGeodesicRegression(PrivateEstimator):
         """
         self._validate_params()
         manifold = check_manifold(self.manifold)
-        x, Y = _read_data(manifold, x, Y, self.x_range)
-        n = len(Y)
+        predictors, responses = _read_data(manifold, x, Y, self.x_range)
+        n = len(responses)
         methods: tuple[str, ...] = ("auto", "kng", "dp-rgd")
-        data: tuple[np.ndarray, ...] = (x, Y)
+        data: tuple[np.ndarray, ...] = (predictors, responses)
         privacy_unit = None
         if groups is not None:
-            person_index = encode_persons(groups, len(Y))
+            person_index = encode_persons(groups, n)
             n = int(person_index.max()) + 1
             methods = ("auto", "dp-rgd")
-            data = (x, Y, person_index)
+            data = (predictors, responses, person_index)
             privacy_unit = ProtectedUnit.PERSON
         _validate.choice("method", self.method, methods)
         chosen = self._calibrated_mechanism(
-            n, x.shape[1], has_persons=groups is not None
+            n, predictors.shape[1], has_persons=groups is not None
         )
 
         statistic: Any = chosen.mechanism.statistic

@@ -270,7 +270,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         Parameters
         ----------
         records : array of shape (n, *point_shape)
-            The records. One that is no point has equal scores for all classes.
+            The records. One that is not a point has equal scores for all classes.
 
         Returns
         -------

@@ -1,6 +1,6 @@
 """Private k-means: centers, sizes and spreads of clusters on a manifold, in one release.
-The stages of the release are in `curvedp.mechanisms.staged.kmeans`, and
-docs/theory/clusters.md proves what they cost.
+The estimator reads the records and checks the parameters. The stages of the release are
+in `curvedp.mechanisms.staged.kmeans`; docs/theory/clusters.md proves what they cost.
 """
 
 import warnings
@@ -350,7 +350,7 @@ class PrivateKMeans(PrivateTransformer):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Return each center as a release of its own, whose title has the noisy count."""
+        """Return each center as a release of its own, with its noisy count in the title."""
         (published,) = super().releases
         releases = []
         for index, center in enumerate(self.cluster_centers_):

@@ -312,7 +312,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         )
 
     def _validate_mdm_params(self) -> None:
-        """Refuse unknown parameters, and those that cannot be used together.
+        """Refuse unknown parameters, and parameters that cannot be used together.
 
         It looks at the parameters only, never at the records. Two rules connect them:
 
@@ -842,10 +842,12 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         Returns
         -------
         array of shape (n, classes)
-            Geodesic distances; NaN for a record that is no point.
+            Geodesic distances; NaN for a record that is not a point.
         """
         points = self.manifold_.from_record(records)
-        return np.asarray(self.manifold_.dist(self.means_[None], points[:, None]))
+        return np.asarray(
+            self.manifold_.dist(self.means_[np.newaxis], points[:, np.newaxis])
+        )
 
     def _scores(self, records: np.ndarray) -> np.ndarray:
         """Return the score of each class for each record: −(distance to its mean)².

@@ -289,7 +289,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         ------
         ParameterError
             For a product or a space without an isometry that moves a mean to the
-            origin, a `final_dispersion` that is no length, or an unknown `new_domain`.
+            origin, a `final_dispersion` that is not a length, or an unknown `new_domain`.
         """
         manifold = check_manifold(self.manifold)
         if len(manifold.factors) > 1 or not isinstance(manifold, OriginIsometry | SPD):
@@ -636,7 +636,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> "PrivateRecenter":
-        """Read what `save` wrote: a fitted transformer, which needs no records.
+        """Read a fitted transformer from a file that `save` wrote, without any records.
 
         Parameters
         ----------

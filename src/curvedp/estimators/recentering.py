@@ -13,7 +13,7 @@ from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.spd_common import SPD
 from curvedp.statistics.searched_ball import default_outer_radius
 
-# A computed mean whose residual is larger is no point of the space.
+# A computed mean whose residual is larger is not a point of the space.
 _POINT_RESIDUAL = 1e-6
 
 
@@ -74,7 +74,7 @@ def _inverse_root(matrix: np.ndarray) -> np.ndarray:
 
 
 def own_mean(manifold: Manifold, records: np.ndarray) -> np.ndarray:
-    """Return the Fréchet mean of those records that are points. NOT private.
+    """Return the Fréchet mean of the records that are valid points. NOT private.
 
     Parameters
     ----------

@@ -263,7 +263,9 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
             Euclidean distances in the space of features.
         """
         features = self.classifier_.features(records)
-        return np.asarray(np.linalg.norm(self.means_ - features[:, None], axis=-1))
+        return np.asarray(
+            np.linalg.norm(self.means_ - features[:, np.newaxis], axis=-1)
+        )
 
 
 def _roots_of_average(average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

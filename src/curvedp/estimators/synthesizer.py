@@ -286,7 +286,7 @@ class PrivateSynthesizer(PrivateEstimator):
             return np.asarray(np.where(np.isfinite(values), clipped, 0.0))
 
     def _privacy_unit(self, y: Any, groups: Any, column: Any) -> ProtectedUnit:
-        """Return what the release protects: a record or a person, with or without a label.
+        """Return the protected unit: a record or a person, with or without its label.
 
         Only whether an argument is None matters.
 

@@ -44,6 +44,7 @@ from curvedp.release.choose import ChosenMechanism
 from curvedp.release.rebuild import final_mechanism_of, mechanism_of
 from curvedp.statistics.tangent_moments import (
     SearchedTangentMoments,
+    Spectrum,
     TangentMoments,
     TangentMomentsNearMean,
     TangentMomentsSum,
@@ -208,26 +209,35 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
             estimate.covariance_noise,
             components_above_noise(vector, self.certificate_),
         )
+        self.mean_ = estimate.mean
+        self.covariance_ = spectrum.covariance
+        self.variance_noise_ = estimate.covariance_noise
+        self._drawn_covariance = estimate.covariance
         if n_components is None:
             n_components = max(1, spectrum.n_above_noise)
-        directions = _with_fixed_signs(spectrum.directions[:n_components])
+        self._set_components(spectrum, n_components)
+        return self._warn_of_oddities()
 
-        self.mean_ = estimate.mean
+    def _set_components(self, spectrum: Spectrum, n_components: int) -> None:
+        """Set the fitted attributes that describe the first principal directions.
+
+        Parameters
+        ----------
+        spectrum : Spectrum
+            The variances and directions of the released covariance.
+        n_components : int
+            How many directions are kept.
+        """
+        self._directions = _with_fixed_signs(spectrum.directions[:n_components])
         self.components_ = np.asarray(
-            manifold.from_coordinates(estimate.mean, directions)
+            self.manifold_.from_coordinates(self.mean_, self._directions)
         )
         self.explained_variance_ = spectrum.variances[:n_components]
-        total_variance = (
-            float(spectrum.variances.sum()) or 1.0
-        )  # nothing is divided by 0
+        # If all variances are 0, nothing is divided by 0.
+        total_variance = float(spectrum.variances.sum()) or 1.0
         self.explained_variance_ratio_ = self.explained_variance_ / total_variance
         self.n_components_ = n_components
         self.n_components_above_noise_ = spectrum.n_above_noise
-        self.covariance_ = spectrum.covariance
-        self.variance_noise_ = estimate.covariance_noise
-        self._directions = directions
-        self._drawn_covariance = estimate.covariance
-        return self._warn_of_oddities()
 
     def _check_n_components(self) -> int | None:
         """Return the number of directions that was asked for, or None.
@@ -497,7 +507,7 @@ def _with_fixed_signs(directions: np.ndarray) -> np.ndarray:
     """
     largest = np.argmax(np.abs(directions), axis=1)
     signs = np.sign(directions[np.arange(len(directions)), largest])
-    return np.ascontiguousarray(directions * signs[:, None])
+    return np.ascontiguousarray(directions * signs[:, np.newaxis])
 
 
 def _scores(

@@ -746,7 +746,7 @@ def _released_bits(terms: TermsOfSum) -> int:
 
 
 def _state_of(rounds: Sequence[Round]) -> list[Any]:
-    """Return what rounds have released as JSON values.
+    """Return the released sums of rounds as JSON values.
 
     Parameters
     ----------

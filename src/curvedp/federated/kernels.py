@@ -132,7 +132,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def schedule(self, plan: "Plan") -> Schedule:
-        """Return what the rounds of a plan with this kernel ask.
+        """Return the schedule of the rounds of a plan with this kernel.
 
         Parameters
         ----------
@@ -381,7 +381,7 @@ class BallKernel(Kernel):
         return questions
 
     def initial_state_rows(self) -> Array:
-        """Return what is public before the first round, one row for each class.
+        """Return the public state before the first round, one row for each class.
 
         The first estimate is the center of the public ball. Each row also has the
         factor by which steps toward the mean are shortened, less 1: max(1, 2H/3) − 1.
@@ -407,7 +407,7 @@ class BallKernel(Kernel):
             step_excess=step_excess,
         )
         row = state.to_row()
-        return np.repeat(row[None], self.n_classes, axis=0)
+        return np.repeat(row[np.newaxis], self.n_classes, axis=0)
 
     @property
     def _half_radius_angle(self) -> float:
@@ -429,7 +429,7 @@ class BallKernel(Kernel):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return what is public after a round, one row of numbers for each class.
+        """Return the public state after a round, one row of numbers for each class.
 
         Parameters
         ----------

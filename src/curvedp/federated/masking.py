@@ -164,7 +164,7 @@ class Party:
         state: dict[str, Any] | None = None,
         journal: Path | None = None,
     ) -> None:
-        """Check that the identity and the state are those of a site of this session.
+        """Check that the identity and the state belong to a site of this session.
 
         Without a state, a new one with a fresh master secret is made. All other secrets
         of the site are derived from the master secret.
@@ -231,7 +231,7 @@ class Party:
             if self._journal is not None and stage != "sign":
                 is_session_stage = stage in _SESSION_STAGES
                 entry = stage if is_session_stage else f"{stage}-{round}"
-                self._enter(self._journal, entry)
+                self._note_in_journal(self._journal, entry)
             return answer_stage(request)
         except ParameterError:
             raise
@@ -294,7 +294,7 @@ class Party:
         survivors = [int(site) for site in request["survivors"]]
         return self.unmask(int(request["round"]), survivors)
 
-    def _enter(self, journal: Path, stage: str) -> None:
+    def _note_in_journal(self, journal: Path, stage: str) -> None:
         """Note in the journal that a stage is answered; refuse a second answer.
 
         The journal is a folder that all processes of this site share. A stage is a step
@@ -345,7 +345,7 @@ class Party:
         """
         keys = [public_half(self._secret(b"channel"))]
         for round in range(self.session.rounds):
-            for place, secret in enumerate(self._secrets(round)):
+            for place, secret in enumerate(self._secrets_of_round(round)):
                 keys.append(commitment_to(place, secret))
         body = {
             "session": self.session.id.hex(),
@@ -481,7 +481,7 @@ class Party:
         """
         if not self.session.dropouts:
             return b""
-        return self._secrets(round)[NOISE_CHAIN]
+        return self._secrets_of_round(round)[NOISE_CHAIN]
 
     def mask(self, round: int, question_hash: bytes, vector: np.ndarray) -> np.ndarray:
         """Return this site's masked vector of a round (step 3); only once per round.
@@ -519,7 +519,7 @@ class Party:
             raise FederationRefused("this round has been answered")
         self.state["masked"][str(round)] = question_hash.hex()
 
-        own_secrets = self._secrets(round)
+        own_secrets = self._secrets_of_round(round)
         length = len(vector)
         words = np.asarray(vector).astype(np.int64).view(np.uint64)
         masked = words + mask_words(own_secrets[OWN_MASK], length)
@@ -652,7 +652,7 @@ class Party:
         """
         return derive_key(bytes.fromhex(self.state["master"]), self.session.id, *name)
 
-    def _secrets(self, round: int) -> list[bytes]:
+    def _secrets_of_round(self, round: int) -> list[bytes]:
         """Return this site's secrets of a round.
 
         They are, in this order: the private key for the masks that it has in common
@@ -679,9 +679,9 @@ class Party:
 
         A share is one value of a random polynomial that hides the secret (Shamir 1979).
         A bundle holds the shares one after the other, by round and by the secret's
-        place in `_secrets`. Site j gets the values of Shamir's polynomials at the point
-        j + 1. The coefficients are derived from the master secret, so a restarted site
-        gives the same shares.
+        place in `_secrets_of_round`. Site j gets the values of Shamir's polynomials at
+        the point j + 1. The coefficients are derived from the master secret, so a
+        restarted site gives the same shares.
 
         Parameters
         ----------
@@ -697,7 +697,7 @@ class Party:
         threshold = self.session.threshold
         bundles = dict.fromkeys(peers, b"")
         for round in range(self.session.rounds):
-            for place, secret in enumerate(self._secrets(round)):
+            for place, secret in enumerate(self._secrets_of_round(round)):
                 polynomial_key = self._secret(b"polynomial", round, place)
                 coefficients = keystream(polynomial_key, COEFFICIENT_BYTES * threshold)
                 secret_number = int.from_bytes(secret, "little")
@@ -722,8 +722,9 @@ class Party:
         Returns
         -------
         list of str
-            One share in hexadecimal for each secret, by its place in `_secrets`. The
-            list is empty if that site sent no bundle of the right length.
+            One share in hexadecimal for each secret, in the order of
+            `_secrets_of_round`. The list is empty if that site sent no bundle of the
+            right length.
         """
         bundle = self.state["bundles"].get(str(site), "")
         share_digits = 2 * SHARE_BYTES

@@ -26,7 +26,7 @@ from curvedp.geometry import project_to_ball
 from curvedp.geometry.capabilities import EmbeddedMean, ScalableCone
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
-from curvedp.mechanisms.staged.queries import (
+from curvedp.mechanisms.staged.scale_search import (
     Bins,
     edge_weights_of_factor,
     half_bin_count,
@@ -222,7 +222,7 @@ class Question(ABC):
         noise: float,
         averaging_weight: float,
     ) -> Array:
-        """Return what is public after the round, computed from its noisy sum.
+        """Return the public state after the round, computed from its noisy sum.
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class FirstCenter(Question):
 
     @staticmethod
     def factor_indices(manifold: Manifold) -> list[int]:
-        """Return the indices of the factors whose center can be asked for.
+        """Return the indices of the factors for which a first center can be found.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class FirstCenter(Question):
         return sum(map(self._factor_length, self.factor_indices(self.ball.manifold)))
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return what each record contributes: the rows of all factors side by side.
+        """Return the row of each record: its rows for all factors side by side.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class FirstCenter(Question):
         return 2 * half_bin_count(factor, self.ball.radius, _BIN_WIDTH) + 1
 
     def _factor_rows(self, index: int, points: Array) -> Array:
-        """Return what each record contributes for one factor of the manifold.
+        """Return the part of each record's row that belongs to one factor.
 
         Two such rows are at most 1 apart. Embedded points are scaled to diameter 1. For
         a cone of matrices, a record divides a weight of 1 between the two bins of
@@ -428,7 +428,7 @@ class FirstCenter(Question):
         )
         # Row k of the identity matrix puts a weight into bin k.
         indicators = np.eye(size)[[first_bin, first_bin + 1]]
-        weighted = shares[..., None] * indicators
+        weighted = shares[..., np.newaxis] * indicators
         return np.asarray((weighted[0] + weighted[1]) / sqrt(2))
 
 
@@ -649,7 +649,7 @@ class StepToMean(Question):
         """
         manifold = self.ball.manifold
         to_records = logs_at(manifold, state.point, points)
-        to_center = logs_at(manifold, state.point, state.center[None])
+        to_center = logs_at(manifold, state.point, state.center[np.newaxis])
         return _clip_to_unit(to_records - to_center, self._clip_length(state))
 
     def update(
@@ -687,13 +687,13 @@ class StepToMean(Question):
         """
         manifold = self.ball.manifold
         clip_length = self._clip_length(state)
-        to_center = logs_at(manifold, state.point, state.center[None])[0]
+        to_center = logs_at(manifold, state.point, state.center[np.newaxis])[0]
         mean_log = clip_length * noisy_sum / n + to_center
+        longest = 2 * clip_length
         if self.coarse:
             mean_log = shrink_vector(mean_log, clip_length * noise / n)
-            mean_log = clip_rows(mean_log[None], clip_length)[0]
-        else:
-            mean_log = clip_rows(mean_log[None], 2 * clip_length)[0]
+            longest = clip_length
+        mean_log = clip_rows(mean_log[np.newaxis], longest)[0]
 
         relative_length = min(float(np.linalg.norm(mean_log)) / clip_length, 1.0)
         shortening = 1 + state.step_excess * (1 - relative_length**2)
@@ -707,7 +707,7 @@ class StepToMean(Question):
             return state._replace(point=next_point, center=next_point).to_row()
 
         in_ball = project_to_ball(
-            manifold, state.center, state.radius, next_point[None]
+            manifold, state.center, state.radius, next_point[np.newaxis]
         )
         return state._replace(point=np.asarray(in_ball)[0]).to_row()
 

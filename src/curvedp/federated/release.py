@@ -242,16 +242,17 @@ class FederatedMechanism(Mechanism, ChecksItself):
         )
         if not has_right_form:
             raise ParameterError("the released integers are not those of this plan")
-        for total in integers:
+
+        rounds = []
+        for total, stage in zip(integers, stages, strict=True):
             if not all(type(number) is int and abs(number) < 2**63 for number in total):
                 raise ParameterError("the released integers are not 64-bit numbers")
-        return [
-            Round(total, self._alive(stage if isinstance(stage, dict) else {}))
-            for total, stage in zip(integers, stages, strict=True)
-        ]
+            record = stage if isinstance(stage, dict) else {}
+            rounds.append(Round(total, self._surviving_sites(record)))
+        return rounds
 
     def further_checks(self, certificate: Certificate) -> list[Check]:
-        """Check what a certificate states about rounds, lost sites and slack.
+        """Check the statements of a certificate about rounds, lost sites and slack.
 
         The slack bounds how far the discrete noise is from ideal noise, in total
         variation.
@@ -294,7 +295,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
             ),
         ]
 
-    def _alive(self, stage: Mapping[str, Any]) -> list[int]:
+    def _surviving_sites(self, stage: Mapping[str, Any]) -> list[int]:
         """Return the indices of the sites that were not lost in a round.
 
         Parameters
@@ -314,7 +315,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
 def stage_record(
     plan: Plan, round_terms: RoundTerms, alive: Collection[int]
 ) -> dict[str, Any]:
-    """Return what a certificate records of one round, apart from its noisy sum.
+    """Return the record of one round in a certificate, apart from its noisy sum.
 
     Parameters
     ----------
@@ -420,7 +421,7 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     if shortage is not None:
         warnings.warn(shortage, ReleaseWarning, stacklevel=2)
     run = _Run(plan, ask)
-    release = _release(plan, run)
+    release = _release_run(plan, run)
     signatures = run.signatures(release.certificate)
     return FederatedRelease(release.value, release.certificate, signatures, run.rounds)
 
@@ -443,10 +444,10 @@ def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
     Certificate
         Server and sites compute the same certificate, except for its time.
     """
-    return _release(plan, _FinishedRun(rounds)).certificate
+    return _release_run(plan, _FinishedRun(rounds)).certificate
 
 
-def _release(plan: Plan, run: "_Run | _FinishedRun") -> Release:
+def _release_run(plan: Plan, run: "_Run | _FinishedRun") -> Release:
     """Return the value and the certificate of a run of a plan.
 
     Parameters
@@ -615,29 +616,24 @@ class _Run:
 
         all_sites = range(len(self.session.sites))
         answers = self._ask(dict.fromkeys(all_sites, announce_request))
-        self.announcements = self._require_enough(
-            {
-                site: answer
-                for site, answer in answers.items()
-                if is_announcement(self.session, site, answer)
-            }
-        )
-
-        share_request = {
-            "stage": "share",
-            "announcements": {
-                str(site): announcement
-                for site, announcement in self.announcements.items()
-            },
+        valid_announcements = {
+            site: answer
+            for site, answer in answers.items()
+            if is_announcement(self.session, site, answer)
         }
+        self.announcements = self._require_enough(valid_announcements)
+
+        announcement_of_site = {
+            str(site): announcement for site, announcement in self.announcements.items()
+        }
+        share_request = {"stage": "share", "announcements": announcement_of_site}
         answers = self._ask(dict.fromkeys(self.announcements, share_request))
-        self.boxes = self._require_enough(
-            {
-                site: answer["boxes"]
-                for site, answer in answers.items()
-                if self._has_boxes_for_all(site, answer)
-            }
-        )
+        complete_boxes = {
+            site: answer["boxes"]
+            for site, answer in answers.items()
+            if self._has_boxes_for_all(site, answer)
+        }
+        self.boxes = self._require_enough(complete_boxes)
         return sorted(self.boxes)
 
     def _has_boxes_for_all(self, sender: int, answer: Any) -> bool:
@@ -655,15 +651,14 @@ class _Run:
         Returns
         -------
         bool
-            False also for anything that is no answer.
+            False for anything that is not an answer, too.
         """
         boxes = answer.get("boxes") if isinstance(answer, Mapping) else None
+        if not isinstance(boxes, Mapping):
+            return False
         receivers = {str(site) for site in self.announcements if site != sender}
-        return (
-            isinstance(boxes, Mapping)
-            and receivers == set(boxes)
-            and all(isinstance(box, str) for box in boxes.values())
-        )
+        has_all_receivers = receivers == set(boxes)
+        return has_all_receivers and all(isinstance(box, str) for box in boxes.values())
 
     def _run_round(
         self, round_terms: RoundTerms, sites: Collection[int]

@@ -139,7 +139,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
-        """Return what a round asks, and what earlier rounds must have asked before it.
+        """Return the terms of a round, after the terms of all rounds before it.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class FixedSchedule(Schedule):
         return [self._round_terms(index, None) for index in self._indices]
 
     def read_questions(self, index: int, stated: Any) -> list[RoundTerms]:
-        """Return what a round asks at a stated array of public numbers.
+        """Return the terms of a round for a public state that the server states.
 
         Parameters
         ----------

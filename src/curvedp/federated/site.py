@@ -100,7 +100,7 @@ class Site(Party):
         journal: Path | None = None,
         source: Source | None = None,
     ) -> None:
-        """Check that the records are those of the plan, and sort them by class.
+        """Check that the records match the plan, and sort them by class.
 
         The first use in a process issues an `ExperimentalWarning`.
 
@@ -197,7 +197,7 @@ class Site(Party):
         return self.announce()
 
     def _mask(self, request: Request) -> dict[str, Any]:
-        """Answer the stage "mask": return this site's noisy sum of a round, masked.
+        """Answer the stage "mask": return this site's masked noisy sum of a round.
 
         The mask hides the sum from the server; masks cancel in the total over all
         sites. In the first round the ledger is charged. Everything that can be refused
@@ -338,7 +338,7 @@ class Site(Party):
         return {"signature": sign_certificate(certificate, self.identity)}
 
     def _contributed_to(self, rounds: list[Round], stated_points: Any) -> bool:
-        """Return whether the server's sums are those to which this site contributed.
+        """Return whether this site contributed to the sums that the server states.
 
         The site has stored a hash of every question that it answered. Each hash must
         come from the stated sums, and a sum that claims to contain this site's vector

@@ -121,7 +121,7 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
     """
     dim = statistic.manifold.dim
     radius = statistic.clipping_radius
-    unit = split_moments(draw.value, dim)
+    moments = split_moments(draw.value, dim)
 
     # The noise of the mean has the scale of the whole vector, in units of the manifold.
     scale = radius * draw.law.scale
@@ -130,7 +130,7 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
     if isinstance(draw.law, RiemannianGaussian):
         law = RiemannianGaussian(Euclidean(dim), scale)
         mean_square = NoisyMeanSquare(
-            value=radius**2 * float(np.trace(unit.moment)),
+            value=radius**2 * float(np.trace(moments.moment)),
             noise_std=radius * scale * sqrt(dim) / MOMENT_WEIGHT,
         )
     else:
@@ -138,7 +138,7 @@ def gradient_of_moments(statistic: TangentMoments, draw: NoisyDraw) -> NoisyDraw
     return NoisyDraw(
         "gradient",
         law,
-        radius * unit.mean,
+        radius * moments.mean,
         grid_width=radius * draw.grid_width,
         base=np.asarray(statistic.ball.center),
         max_length=statistic.radius,
@@ -233,7 +233,7 @@ def components_above_noise(
 
     - that of the drawn covariance, in which the noise of the mean, of length q at most,
       adds a matrix of norm at most 2|g|q + q². This is small near the center;
-    - that of the drawn second moment S + N, less one: the covariance S − GGᵀ has a rank
+    - that of the drawn second moment S + N, minus one: the covariance S − GGᵀ has a rank
       that is smaller by one at most. This serves records far from the center.
 
     If the number of records is private, both moments are divided by a noisy number n̂,
@@ -275,27 +275,27 @@ def components_above_noise(
 
     # The error of the mean: q is a quantile of the length of its noise (χ² law).
     dim = statistic.manifold.dim
-    unit = split_moments(vector, dim)
-    half = gaussian.failure_probability / 2
-    mean_failure = _MEAN_SHARE * half
+    moments = split_moments(vector, dim)
+    half_failure = gaussian.failure_probability / 2
+    mean_failure = _MEAN_SHARE * half_failure
     q = sigma * sqrt(2 * float(gammainccinv(dim / 2, mean_failure)))
-    length = float(np.linalg.norm(unit.mean))
+    length = float(np.linalg.norm(moments.mean))
     error_of_mean = 2 * length * q + q**2
     noise = sigma / MOMENT_WEIGHT
-    noise_failure = half - mean_failure
+    noise_failure = half_failure - mean_failure
 
     # The error of the noisy count, if there is one.
     if isinstance(statistic, TangentMomentsSum):
-        count_failure = _MEAN_SHARE * half
+        count_failure = _MEAN_SHARE * half_failure
         noise_failure -= count_failure
         x = -float(ndtri(count_failure / 2)) * sigma / statistic.count_weight
         error_of_mean += (length + q) ** 2 * x / (1 - x) if x < 1 else inf
 
-    covariance = unit.moment - np.outer(unit.mean, unit.mean)
+    covariance = moments.moment - np.outer(moments.mean, moments.mean)
     variances = np.linalg.eigvalsh(covariance)[::-1]
     about_mean = count_above_noise(variances, noise, noise_failure, error_of_mean)
-    squares = np.linalg.eigvalsh(unit.moment)[::-1]
-    about_center = count_above_noise(squares, noise, half)
+    squares = np.linalg.eigvalsh(moments.moment)[::-1]
+    about_center = count_above_noise(squares, noise, half_failure)
     return max(about_mean, about_center - 1, 0)
 
 

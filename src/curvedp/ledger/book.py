@@ -219,7 +219,7 @@ class Ledger:
         if budget is not None:
             self._make_or_plan_file(budget, unit, lazy)
         if self._planned is None:
-            _check_same(self.path, self._state(), budget, unit)
+            _check_same(self.path, self._current_state(), budget, unit)
 
     def spend(
         self,
@@ -416,7 +416,7 @@ class Ledger:
         if self._planned is not None and self._is_not_made:
             # An entry that is refused here leaves no file behind.
             body_after(self._planned.state())
-            self._create(self._planned)
+            self._make_file(self._planned)
         with transaction(self.path) as connection:
             key = read_key(self.key)
             state = self._read_new_entries(connection, key)
@@ -467,12 +467,12 @@ class Ledger:
     @property
     def frozen(self) -> Freeze | None:
         """When and why the ledger was closed for good; None if it is open."""
-        return self._state().freeze
+        return self._current_state().freeze
 
     @property
     def budget(self) -> Guarantee:
         """What may be spent in all."""
-        return (self._last_state or self._state()).budget
+        return (self._last_state or self._current_state()).budget
 
     @property
     def unit(self) -> PrivacyUnit | None:
@@ -480,7 +480,7 @@ class Ledger:
 
         It is None until a charge states it.
         """
-        return self._state().unit
+        return self._current_state().unit
 
     @property
     def account(self) -> Guarantee:
@@ -488,7 +488,7 @@ class Ledger:
 
         It is the budget, or what the rest of an (ε, δ) budget was converted into.
         """
-        return self._state().account
+        return self._current_state().account
 
     @property
     def entries(self) -> list[Entry]:
@@ -511,7 +511,7 @@ class Ledger:
 
         It is None if nothing is spent.
         """
-        return self._state().spent
+        return self._current_state().spent
 
     @property
     def remaining(self) -> Guarantee | None:
@@ -521,12 +521,12 @@ class Ledger:
         for printing. Its definition is that of `account`: after a GDP release from an
         (ε, δ) budget it is GDP.
         """
-        return self._state().remaining
+        return self._current_state().remaining
 
     @property
     def remaining_in_words(self) -> str:
         """What can still be spent, as text: "nothing" where `remaining` is None."""
-        state = self._state()
+        state = self._current_state()
         if state.freeze is not None:
             return "nothing (frozen)"
         return str(state.remaining or "nothing")
@@ -537,7 +537,7 @@ class Ledger:
 
         Noted elsewhere, it proves later that no entry was taken back; see `extends`.
         """
-        return self._state().head
+        return self._current_state().head
 
     def extends(self, head: str) -> bool:
         """Return whether the ledger still has the entry with a hash that was noted earlier.
@@ -598,9 +598,9 @@ class Ledger:
         return sum(not is_freeze(row.body) for row in rows[1:])
 
     def __repr__(self) -> str:
-        """Return the path and what is left of the budget; never raise."""
+        """Return the path and the remaining budget; never raise."""
         try:
-            state = self._state()
+            state = self._current_state()
         except CurvedpError:
             return f"Ledger({str(self.path)!r}: unreadable)"
         return (
@@ -610,7 +610,7 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         """Return the ledger and its last ten entries as HTML, which notebooks show."""
-        state = self._state()
+        state = self._current_state()
         entries = self.entries
         rows = "".join(_html_row(entry) for entry in entries[-_ENTRIES_SHOWN:])
         header = "".join(f"<th>{escape(name)}</th>" for name in ENTRY_HEADER)
@@ -653,7 +653,7 @@ class Ledger:
             )
         if self._planned is not None:
             # Another process made the file: the pickle must know its last entry.
-            self._state()
+            self._current_state()
         return {"path": self.path, "key": self.key, "witness": self._witness}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
@@ -712,9 +712,9 @@ class Ledger:
         if lazy:
             self._planned = planned
         else:
-            self._create(planned)
+            self._make_file(planned)
 
-    def _create(self, planned: "_PlannedFile") -> None:
+    def _make_file(self, planned: "_PlannedFile") -> None:
         """Make the ledger's file, with a first line that states budget and unit.
 
         If another process makes the file at the same time, that file is used.
@@ -741,8 +741,8 @@ class Ledger:
             return False
         return not self.path.exists()
 
-    def _state(self) -> State:
-        """Return what the ledger says now: its budget, its entries' total, and so on.
+    def _current_state(self) -> State:
+        """Return the current state of the ledger, such as the total of its entries.
 
         If the file is not yet made, it is the state that it will begin with.
         """
@@ -912,7 +912,7 @@ def _html_row(entry: Entry) -> str:
 
 
 def _facts_in_words(entry: Entry) -> str:
-    """Return what an entry is about as one text, such as "mean, n = 50, on Sphere(2)".
+    """Return the facts of an entry as one text, such as "mean, n = 50, on Sphere(2)".
 
     Facts that the entry does not state are left out.
 
@@ -990,7 +990,7 @@ def _check_same(
 
 
 def _check_facts(facts: _Facts, guarantees: Sequence[Guarantee]) -> _CheckedFacts:
-    """Check what a caller states about a release besides its guarantee.
+    """Check the facts that a caller states about a release besides its guarantee.
 
     Parameters
     ----------
@@ -1083,7 +1083,7 @@ def _resolve_path(name: str, value: Any) -> Path:
     Raises
     ------
     ParameterError
-        If the value is no path that the system can look up.
+        If the value is not a path that the system can look up.
     """
     try:
         path = Path(value)

@@ -174,7 +174,7 @@ class State:
     def charge(
         self, guarantee: Guarantee, partition: str | None, group: str | None
     ) -> Charge:
-        """Return what one release costs, possibly about one group of a partition.
+        """Return the charge for one release, possibly about one group of a partition.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class State:
         partition: str | None,
         group: str | None,
     ) -> Charge:
-        """Return what releases about disjoint groups of records cost together.
+        """Return the charge for several releases about disjoint groups of records.
 
         The account is the guarantee in whose definition the ledger counts.
 
@@ -244,7 +244,7 @@ class State:
         counted = [state._in_account_definition(guarantee) for guarantee in guarantees]
 
         largest = _largest_of_each_parameter(state.account, counted)
-        totals = state._add(cost(state.account, largest), partition, group)
+        totals = state._totals_with(cost(state.account, largest), partition, group)
         left = _subtract_costs(cost(state.account, state.account), totals.total)
         if min(left) < 0:
             raise self._does_not_fit()
@@ -256,7 +256,7 @@ class State:
         Raises
         ------
         BudgetExceeded
-            With the reason for which it was frozen.
+            If it is frozen. The message states the reason.
         """
         if self.freeze is not None:
             raise BudgetExceeded(
@@ -353,7 +353,7 @@ class State:
         return guarantee_of_cost(self.account, cost_left, up=False)
 
     def _does_not_fit(self) -> BudgetExceeded:
-        """Return the exception for an entry that costs more than what is left.
+        """Return the exception for an entry that costs more than the remaining budget.
 
         Its message says what remains of the budget.
         """
@@ -477,10 +477,10 @@ class State:
         _check_same_rule(converted, account)
         return converted
 
-    def _add(
+    def _totals_with(
         self, entry_cost: Cost, partition: str | None, group: str | None
     ) -> Totals:
-        """Return what is spent after one more entry.
+        """Return the totals after one more entry.
 
         If the records are partitioned into groups, only the most expensive group
         counts, component by component (parallel composition). With m the largest cost
@@ -720,7 +720,7 @@ def _with_unit_of_entry(state: State, body: dict[str, Any]) -> State:
 
 
 def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
-    """Return what is spent after an entry, as it states it or by adding up.
+    """Return the totals after an entry, as the entry states them or by adding up.
 
     Parameters
     ----------
@@ -750,7 +750,7 @@ def _totals_after(state: State, body: dict[str, Any], exactly: bool) -> Totals:
         return Totals(_parse_cost(stored_total, state.total), group_total)
 
     entry_cost = cost(state.account, guarantee_from_dict(body["guarantee"]))
-    totals = state._add(entry_cost, body["partition"], body["group"])
+    totals = state._totals_with(entry_cost, body["partition"], body["group"])
     if stored_total is not None:
         if _parse_cost(stored_total, state.total) != totals.total:
             raise LedgerCorrupted(
@@ -1001,7 +1001,7 @@ class Rest(NamedTuple):
 
 
 def _rest_of_budget(budget: Guarantee, spent: Cost) -> Rest:
-    """Return what is left of an (ε, δ) budget after spending a cost, rounded down.
+    """Return the rest of an (ε, δ) budget after spending a cost, rounded down.
 
     Parameters
     ----------

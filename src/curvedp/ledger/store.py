@@ -618,7 +618,7 @@ def _chained_hash(previous: str, number: int, body: str, key: bytes | None) -> s
 
 
 def _check_table(connection: sqlite3.Connection) -> None:
-    """Refuse a file whose tables are not exactly the one of a ledger.
+    """Refuse a file that has other tables than the one of a ledger.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 """Certificates of local reports: what one device promises, and how it can be recomputed.
-A local mechanism has no statistic and no curator, and metric privacy is no profile
+A local mechanism has no statistic and no curator, and metric privacy has no profile
 δ(ε). So these certificates have a schema of their own. As those of releases, they hold
 codes and numbers, no sentences and no data, and end in the SHA-256 of all other fields.
 `curvedp verify` recomputes every claim.
@@ -178,7 +178,7 @@ class LocalCertificate:
         return cls(**record)
 
     def explain(self) -> str:
-        """Say in plain words what is protected, and what is not."""
+        """Explain in plain words what the reports protect, and what they do not."""
         from curvedp.local.wording import promise_sentences
 
         return "\n".join(promise_sentences(self))

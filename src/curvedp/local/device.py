@@ -248,7 +248,7 @@ class DeviceLedger:
         self._load()
 
     def cost(self, trace: Any, *, day: date | None = None) -> TraceCost:
-        """Say what reporting a trace would cost. Nothing is spent or drawn.
+        """Return the cost of reporting a trace; nothing is spent or drawn.
 
         Parameters
         ----------
@@ -290,9 +290,9 @@ class DeviceLedger:
         LedgerCorrupted
             If the file is not a ledger, or was deleted or set back under this object.
         ParameterError
-            If `day` is no date.
+            If `day` is not a date.
         """
-        charged_day = _day(day).isoformat()
+        charged_day = _charged_day(day).isoformat()
         index = self.cells.index(place)
         with _locked(self.path):
             entries = self._load()
@@ -328,7 +328,7 @@ class DeviceLedger:
         day : date, optional
             The day of the charges; today in UTC by default.
         """
-        return _spent(self._load(), _day(day).isoformat())
+        return _spent(self._load(), _charged_day(day).isoformat())
 
     def left(self, day: date | None = None) -> float:
         """Return the rest of a day's budget of ε, per kilometer.
@@ -347,12 +347,12 @@ class DeviceLedger:
         return math.fsum(costs)
 
     def _load(self) -> list[dict[str, Any]]:
-        """Return the entries of the file, which must continue those seen before.
+        """Return the entries of the file, which must begin with those seen before.
 
         Raises
         ------
         LedgerCorrupted
-            If the file is no device ledger, has a second name, or lacks entries that
+            If the file is not a device ledger, has a second name, or lacks entries that
             this object has seen: it was deleted, or an older copy was put back.
         ParameterError
             If its terms differ from this object's.
@@ -360,7 +360,7 @@ class DeviceLedger:
         # Taken before the file is read: another thread may add entries meanwhile.
         seen = self._seen
         entries = self._read_file() if self.path.exists() else []
-        if not _continues(entries, seen):
+        if not _extends(entries, seen):
             raise LedgerCorrupted(
                 f"{self.path} was deleted or set back: entries that were there are gone. "
                 "Nothing was drawn"
@@ -463,10 +463,8 @@ def _is_pair_of(number_type: type, value: Any) -> bool:
     return all(type(number) is number_type for number in value)
 
 
-def _continues(
-    entries: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]]
-) -> bool:
-    """Return whether a ledger continues an earlier state of itself.
+def _extends(entries: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the entries of a ledger begin with those that were seen before.
 
     If not, the file was deleted or replaced by an old copy. Then charges are forgotten,
     and a cell could get a second report that is averaged with the first.
@@ -505,7 +503,7 @@ def _spent(entries: Sequence[dict[str, Any]], day: str) -> float:
     return math.fsum(costs)
 
 
-def _day(day: date | None) -> date:
+def _charged_day(day: date | None) -> date:
     """Return the day whose budget is charged: the given one, or today in UTC.
 
     Parameters

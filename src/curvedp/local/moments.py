@@ -50,8 +50,10 @@ class RadialLaw:
         reach = min(math.pi, (_MAX_SCALES + manifold.dim) * scale)
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         edges = np.linspace(0.0, reach, _PANELS + 1)
-        half_widths = np.diff(edges)[:, None] / 2
-        self.radii = ((edges[:-1, None] + half_widths) + half_widths * nodes).ravel()
+        half_widths = np.diff(edges)[:, np.newaxis] / 2
+        self.radii = (
+            (edges[:-1, np.newaxis] + half_widths) + half_widths * nodes
+        ).ravel()
 
         # The density of the radius r is e^{−r²/(2·scale²)} or e^{−r/scale}, times the
         # volume sin(r)^{dim − 1} of the sphere of radius r about the record.

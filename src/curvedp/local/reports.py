@@ -100,7 +100,7 @@ def estimate_mean(
         )
 
     # The estimate, in the form in which people write records.
-    reported = space.write(value[None])[0]
+    reported = space.write(value[np.newaxis])[0]
     return MeanEstimate(
         reported, radius * space.unit_length, probability, len(points), space.unit
     )

@@ -90,7 +90,7 @@ class RecordSpace(Protocol):
         ...
 
     def read(self, records: np.ndarray) -> np.ndarray:
-        """Return the points of records; `public_record` for those that are none.
+        """Return the point of each record; `public_record` if a record is not a point.
 
         Bad data never raise and are never quoted, so that nobody learns of them.
 
@@ -307,7 +307,7 @@ class Earth:
             # A copy, since rows are replaced below.
             points = np.array(form.points(np.asarray(records, dtype=np.float64)))
             is_place = np.isfinite(points).all(axis=-1)
-        points[~is_place] = form.points(self.public_record[None])[0]
+        points[~is_place] = form.points(self.public_record[np.newaxis])[0]
         return points
 
     def write(self, points: np.ndarray) -> np.ndarray:
@@ -394,7 +394,7 @@ def read_batch(space: RecordSpace, X: Any) -> tuple[np.ndarray, bool]:
     is_single = _depth(X) == len(shape)
     batch = X
     if is_single:
-        batch = [X] if isinstance(X, list | tuple) else np.asarray(X)[None]
+        batch = [X] if isinstance(X, list | tuple) else np.asarray(X)[np.newaxis]
     records = open_records(batch, shape, min_records=0).array()
     rows = np.asarray(records, dtype=np.float64).reshape(-1, *shape)
     return space.read(rows), is_single

@@ -79,9 +79,9 @@ class TorusLaplace:
         radii = (middles + half_widths * nodes).ravel()
         density = np.exp(-radii / self.scale) * radii ** (self.dim - 1)
         node_weights = (half_widths * weights).ravel()
-        return radii, node_weights * density * self._arc(radii)
+        return radii, node_weights * density * self._direction_measure(radii)
 
-    def _arc(self, radii: np.ndarray) -> np.ndarray:
+    def _direction_measure(self, radii: np.ndarray) -> np.ndarray:
         """Return the measure of directions in which a radius stays in the cube (−π, π)^d.
 
         Only there a step of that length is the shortest way. In the plane, a circle of
@@ -160,7 +160,7 @@ class TorusLaplace:
         span = span[:, np.newaxis]  # one row for each radius, one column for each node
         t = (nodes + 1) / 2
         s = math.pi + span * t**2
-        arc_lengths = np.exp(-s / self.scale) * s * self._arc(s)
+        arc_lengths = np.exp(-s / self.scale) * s * self._direction_measure(s)
         density = arc_lengths * 2 * t * span  # ds = 2·t·span·dt
         return np.asarray(density @ weights / 2)
 

@@ -263,7 +263,7 @@ def _check_certified(stated: Any, certified: float, promised: float) -> Check:
 def _check_parameters(
     certificate: LocalCertificate, mechanism: LocalMechanism
 ) -> Check:
-    """Check that all stated parameters are those of the rebuilt mechanism.
+    """Check that all stated parameters agree with the rebuilt mechanism.
 
     The four numbers of PrivUnit's cap are left out: they may differ between machines, and
     `_check_guarantee` recomputes ε from them.
@@ -333,7 +333,7 @@ def _is_close(stated: Any, recomputed: Any) -> bool:
 
 
 def _check_reports(reports: Any, width: int) -> Check:
-    """Check that the listed reports are those that the certificate was made for.
+    """Check that the certificate was made for the reports that it lists.
 
     Parameters
     ----------

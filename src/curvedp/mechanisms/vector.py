@@ -173,9 +173,7 @@ def std_per_scale(kind: NoiseKind, size: int) -> float:
 def simulate_noise(
     rng: np.random.Generator, kind: NoiseKind, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Draw vectors of noise of scale 1 in floats. NOT private.
-
-    Errors are predicted from such draws.
+    """Draw vectors of noise of scale 1 in floats, to predict errors. NOT private.
 
     Parameters
     ----------

@@ -318,7 +318,7 @@ def _simplex(n_corners: int, dimension: int) -> np.ndarray:
 
 
 def _own_part(rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
-    """Return what a simulated person's class centers do not share with other people.
+    """Return the part of class centers that is a simulated person's own.
 
     Parameters
     ----------

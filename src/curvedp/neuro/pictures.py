@@ -64,7 +64,7 @@ def plot_connectome(
 
     with own_style():
         figure = Figure(figsize=(12.0, 5.8))
-        # A fixed layout: names around a circle are no part of its axes' box.
+        # A fixed layout: names around a circle lie outside of its axes' box.
         matrix_axes = figure.add_axes((0.12, 0.20, 0.34, 0.68))
         chord_axes = figure.add_axes((0.53, 0.04, 0.46, 0.82))
         order, networks = _row_order(connectome)

@@ -185,14 +185,18 @@ def _logs(tensors: np.ndarray) -> np.ndarray:
     """Return the matrix logarithms of positive definite matrices."""
     eigenvalues, vectors = np.linalg.eigh(tensors)
     logs = np.log(np.maximum(eigenvalues, np.finfo(float).tiny))
-    return np.asarray((vectors * logs[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+    return np.asarray(
+        (vectors * logs[..., np.newaxis, :]) @ np.swapaxes(vectors, -1, -2)
+    )
 
 
 def _exps(logs: np.ndarray) -> np.ndarray:
     """Return the matrix exponentials of symmetric matrices, bounded for FA to be finite."""
     eigenvalues, vectors = np.linalg.eigh(logs)
     values = np.exp(np.clip(eigenvalues, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
-    return np.asarray((vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2))
+    return np.asarray(
+        (vectors * values[..., np.newaxis, :]) @ np.swapaxes(vectors, -1, -2)
+    )
 
 
 def _to_vector(logs: np.ndarray) -> np.ndarray:
@@ -386,12 +390,7 @@ class PrivateRegionTensors(BaseEstimator):
         ParameterError
             Before anything is paid, because of parameters and shapes.
         """
-        shape = _validate.public_shape("X", X)
-        if len(shape) != 4 or shape[2:] != (3, 3) or shape[1] < 1:
-            raise ParameterError(
-                f"must have shape (n, regions, 3, 3), not {shape}", parameter="X"
-            )
-        n_regions = shape[1]
+        n_regions = _count_regions(X)
         tensors = open_records(X, (n_regions, 3, 3), min_records=2).array()
         self._validate(n_regions, regions)
         check_is_readable(6 * n_regions, self.radius)
@@ -706,6 +705,27 @@ def _fa_of_eigenvalues(eigenvalues: np.ndarray) -> np.ndarray:
     deviation = eigenvalues - eigenvalues.mean(axis=-1, keepdims=True)
     lengths = np.linalg.norm(eigenvalues, axis=-1)
     return np.asarray(sqrt(1.5) * np.linalg.norm(deviation, axis=-1) / lengths)
+
+
+def _count_regions(X: Any) -> int:
+    """Return the number of regions in an array of tensors, from its shape.
+
+    Parameters
+    ----------
+    X : array of shape (n, regions, 3, 3)
+        The tensors of each person.
+
+    Raises
+    ------
+    ParameterError
+        If the array has another shape.
+    """
+    shape = _validate.public_shape("X", X)
+    if len(shape) != 4 or shape[2:] != (3, 3) or shape[1] < 1:
+        raise ParameterError(
+            f"must have shape (n, regions, 3, 3), not {shape}", parameter="X"
+        )
+    return int(shape[1])
 
 
 def _bounded_logs(

@@ -36,6 +36,7 @@ from curvedp.ledger import Ledger
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.neuro.class_centers import (
     LARGEST_FACTOR,
+    KitPrediction,
     ShrunkCenters,
     calibrate_kit,
     largest_length,
@@ -285,19 +286,15 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             self.radius,
             self.guarantee,
         )
+        texts = []
         prediction = predict_kit(*public_numbers)
         guessing_error = 1 - 1 / n_classes
-        is_useless = prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error
-        useless_text = (
-            f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
-            f"and {n_classes} classes at {self.guarantee}: the kit is predicted to "
-            f"be right for {1 - prediction.error:.0%} of the trials of a new "
-            f"person, where guessing is right for {1 - guessing_error:.0%} and "
-            f"exact class centers for {1 - prediction.exact_error:.0%}. More "
-            "people, fewer channels, a larger budget or radius=0.5 would help: "
-            'see plan(..., statistic="starter-kit")'
-        )
-        texts = [useless_text] if is_useless else []
+        if prediction.error >= USELESS_SHARE_OF_GUESSING * guessing_error:
+            people = (
+                f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
+                f"and {n_classes} classes at {self.guarantee}"
+            )
+            texts.append(_useless_kit_text(people, prediction, guessing_error))
         remark = remark_on_charge(
             [calibrate_kit(*public_numbers)], self.guarantee, self.ledger
         )
@@ -608,6 +605,30 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         kit.n_subjects_ = n_subjects
         kit._set_releases(releases)
         return kit
+
+
+def _useless_kit_text(
+    people: str, prediction: KitPrediction, guessing_error: float
+) -> str:
+    """Return the warning that a kit is predicted to be hardly better than guessing.
+
+    Parameters
+    ----------
+    people : str
+        A description of the people, classes and guarantee.
+    prediction : KitPrediction
+        How often the kit errs, and how often exact class centers do.
+    guessing_error : float
+        How often guessing errs.
+    """
+    return (
+        f"{people}: the kit is predicted to "
+        f"be right for {1 - prediction.error:.0%} of the trials of a new "
+        f"person, where guessing is right for {1 - guessing_error:.0%} and "
+        f"exact class centers for {1 - prediction.exact_error:.0%}. More "
+        "people, fewer channels, a larger budget or radius=0.5 would help: "
+        'see plan(..., statistic="starter-kit")'
+    )
 
 
 def _check_units(

@@ -87,7 +87,7 @@ class NoisyMean:
         Raises
         ------
         ParameterError
-            If the level is no probability, or the spread of the persons is not known.
+            If the level is not a probability, or the spread of the persons is unknown.
         """
         level = _validate.within(
             "level", level, 0.0, 1.0, open_low=True, open_high=True
@@ -189,7 +189,7 @@ def check_is_readable(n_entries: int, radius: float | str) -> None:
 
 
 def noisy_mean_of(fitted: PrivateFrechetMean) -> NoisyMean:
-    """Return what was drawn for a released mean of vectors, before shrinkage.
+    """Return the noisy mean that was drawn for a released mean, before shrinkage.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def noisy_mean_of(fitted: PrivateFrechetMean) -> NoisyMean:
 
 
 def noisy_mean_in(certificate: Certificate) -> NoisyMean:
-    """Return what was drawn for a mean of vectors, from its certificate alone.
+    """Return the noisy mean that was drawn, from the certificate of its release alone.
 
     Parameters
     ----------

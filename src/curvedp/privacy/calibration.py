@@ -364,24 +364,22 @@ class _ScaleSearch:
             The index of a lattice point at or next to the smallest one that meets the
             target.
         """
-        lower_bound = self.excess_lower_bound
-        exact = self.exact_excess
         index = math.ceil(guess / step)
 
-        # Is the lower bound met here, and missed one step below?
+        # A guess from an estimate: the lower bound should be met here, and missed one
+        # step below.
         if self.has_estimate:
-            bound_confirms_guess = (
-                lower_bound(index * step) <= 0 < lower_bound((index - 1) * step)
-            )
-            if not bound_confirms_guess:
-                corrected_scale = self._secant(lower_bound, index * step) or guess
-                index = math.ceil(corrected_scale / step)
+            excess_here = self.excess_lower_bound(index * step)
+            excess_below = self.excess_lower_bound((index - 1) * step)
+            if not excess_here <= 0 < excess_below:
+                root = self._secant(self.excess_lower_bound, index * step)
+                index = math.ceil((root or guess) / step)  # None if it failed
 
-        # Does the exact excess agree with the lower bound?
-        bound_is_not_sharp = lower_bound(index * step) <= 0 < exact(index * step)
-        if bound_is_not_sharp:
-            corrected_scale = self._secant(exact, index * step) or guess
-            index = math.ceil(corrected_scale / step)
+        # Where the lower bound is met, the exact excess should be met too.
+        scale = index * step
+        if self.excess_lower_bound(scale) <= 0 < self.exact_excess(scale):
+            root = self._secant(self.exact_excess, scale)
+            index = math.ceil((root or guess) / step)
         return index
 
     def _smallest_index_that_meets(self, index: int, step: float) -> int:

@@ -389,9 +389,35 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
         """Return where δ(ε) <= delta."""
         return log_excess(eps) <= 0
 
-    # Each element has an interval (low, high) of its own. Enlarge the upper ends.
-    low = np.zeros(delta.shape)
-    high = np.ones(delta.shape)
+    # Close in on the sign change, and end at two neighboring floats.
+    low, high = _enclose_solutions(is_large_enough, delta.shape)
+    low, high = bracket_sign_change(log_excess, low, high)
+    return bisect_floats(is_large_enough, low, high)
+
+
+def _enclose_solutions(
+    is_large_enough: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Return intervals that contain the smallest numbers with a property.
+
+    Each array entry has an interval of its own. It begins as [0, 1], and its upper end
+    is enlarged by factors of 16.
+
+    Parameters
+    ----------
+    is_large_enough : callable
+        A function that says which entries of an array have the property. Beyond some
+        float, all numbers have it.
+    shape : tuple of int
+        The shape of the array.
+
+    Returns
+    -------
+    low, high : array
+        The ends of the intervals; the upper ones have the property.
+    """
+    low = np.zeros(shape)
+    high = np.ones(shape)
     is_enclosed = is_large_enough(high)
     while not np.all(is_enclosed):
         larger = _UPPER_END_FACTOR * np.minimum(
@@ -400,10 +426,7 @@ def _search_epsilon(profile: Callable[[Array], Any], delta: Array) -> Array:
         low = np.where(is_enclosed, low, high)
         high = np.where(is_enclosed, high, larger)
         is_enclosed = is_large_enough(high)
-
-    # Close in on the sign change, and end at two neighboring floats.
-    low, high = bracket_sign_change(log_excess, low, high)
-    return bisect_floats(is_large_enough, low, high)
+    return low, high
 
 
 def _evaluate_checked(

@@ -213,14 +213,14 @@ def log_excess(
 
 
 def _approximate_mus(eps: float, deltas: list[float]) -> list[float]:
-    """Return about the μ for which μ-GDP has a given δ at a given ε, for several δ.
+    """Return approximations of the μ for which μ-GDP has given δ's at a given ε.
 
     Parameters
     ----------
     eps : float
         The privacy parameter ε >= 0.
     deltas : list of float
-        δ >= 0; numbers from 1 on are lowered a little.
+        The δ's, >= 0; numbers from 1 on are lowered a little.
 
     Returns
     -------

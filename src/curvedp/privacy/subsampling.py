@@ -1,7 +1,7 @@
 """The privacy of noisy sums over random batches of records, one step or many. A step
-draws a batch, in which each record is with probability q (the sampling rate). It adds
-their vectors, each clipped to the norm C, and Gaussian noise of standard deviation σ·C.
-The noise multiplier is σ.
+draws a batch: each record is in it with probability q, the sampling rate. It sums their
+vectors, each clipped to the norm C, and adds Gaussian noise of standard deviation σ·C,
+where σ is the noise multiplier.
 
 `subsampled_gaussian` returns the guarantee of a given noise, and
 `subsampled_noise_multiplier` the noise for a given guarantee. Write δ_μ(ε) for the
@@ -537,7 +537,7 @@ def smallest_noise_multiplier(
     ------
     ParameterError
         If δ of the target exceeds the probability that a record is in any batch. Then
-        (ε, δ) would allow to publish the records of a batch in full.
+        (ε, δ) would allow publishing the records of a batch in full.
     """
     without_noise = guarantee_at(_SMALLEST_MULTIPLIER / 2)
     if without_noise.cheap_delta_bound(target.eps) <= target.delta0:

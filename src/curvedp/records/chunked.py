@@ -481,7 +481,7 @@ def _sum_over_chunk(
     records = check_chunk(point_shape, chunk, *columns)
     with quiet_about_records():
         sums = sum_block(records, *(values.ravel() for values in columns))
-    return np.append(sums, len(records))[None].astype(np.int64)
+    return np.append(sums, len(records))[np.newaxis].astype(np.int64)
 
 
 def _start_from_chunk(ball: PublicBall, chunk: np.ndarray) -> Start:

@@ -219,7 +219,7 @@ def is_range(column: Column, names: Sequence[Column] | None) -> bool:
     column : str or int
         A column as the caller names it.
     names : sequence of str or int, or None
-        The names of the table's columns. A column that is called "2-31" is no range.
+        The names of the table's columns. A column that is called "2-31" is not a range.
     """
     if not isinstance(column, str) or not looks_like_range(column):
         return False

@@ -243,11 +243,10 @@ def _copy_cells(workbook: Any, sheet: Any, cell_range: CellRange) -> np.ndarray:
             timedelta_formats=workbook._timedelta_formats,
         )
         for row_number, row in _rows_in_range(parser, cell_range):
+            contents = cells[row_number - cell_range.top]
             for cell in row:
                 if cell_range.left <= cell["column"] <= cell_range.right:
-                    row_index = row_number - cell_range.top
-                    column_index = cell["column"] - cell_range.left
-                    cells[row_index, column_index] = cell["value"]
+                    contents[cell["column"] - cell_range.left] = cell["value"]
     return cells
 
 
@@ -283,9 +282,9 @@ def _rows_in_range(
 def _cell_by_cell_parser() -> Any:
     """Return openpyxl's parser of sheets, changed to survive cells that it cannot read.
 
-    openpyxl raises for a cell such as <v>NaN</v> or <v>1,5</v>, for an index of a text,
-    a style or a date that does not exist, and so on. Then one cell would refuse the
-    sheet. The class is built here because openpyxl may not be installed.
+    openpyxl raises an error for a cell such as <v>NaN</v> or <v>1,5</v>, and for a text,
+    a style or a date that does not exist. So a single cell could make the whole sheet
+    unreadable. The class is built here because openpyxl may not be installed.
 
     Returns
     -------
@@ -303,7 +302,8 @@ def _cell_by_cell_parser() -> Any:
         def parse_cell(self, element: Any) -> Any:
             """Return a cell as openpyxl does; an unreadable one is returned empty.
 
-            First the whole cell is parsed, then only its place, then nothing of it.
+            If the whole cell cannot be parsed, only its place is. If that fails too,
+            the cell takes the next column.
 
             Parameters
             ----------

@@ -95,7 +95,7 @@ def read_records(
     max_unpacked: int | None = None,
     other_columns: Sequence[str | int] = (),
 ) -> Any:
-    """Read records from a file, or from what another library holds them in.
+    """Read records from a file, or from an array, frame or list in memory.
 
     A record that cannot be read as numbers (a text, a missing cell, a line that is too
     short, a masked entry) is NaN. It is counted like any other, and an estimator
@@ -562,7 +562,7 @@ def _read_file(path: Path, options: ReadOptions) -> Any:
     Returns
     -------
     array or dask array
-        The records as they are written; entries that are no numbers are NaN.
+        The records as they are written; entries that are not numbers are NaN.
 
     Raises
     ------

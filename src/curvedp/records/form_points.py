@@ -162,7 +162,7 @@ def normals_from_planes(radians_per_unit: float, records: np.ndarray) -> np.ndar
 
 
 def _valid_from_0_to_pi(angles: np.ndarray) -> np.ndarray:
-    """Return angles in radians, with NaN for those outside 0 to π.
+    """Return angles in radians, with NaN for angles outside 0 to π.
 
     Parameters
     ----------

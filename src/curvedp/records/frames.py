@@ -145,7 +145,7 @@ def frame_column(source_name: str, table: Any, column: str | int) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If the table is no frame, or has no such column.
+        If the table is not a frame, or lacks the column.
     """
     if not isinstance(table, Frame):
         raise ParameterError(

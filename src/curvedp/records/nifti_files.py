@@ -315,7 +315,7 @@ def read_labels(labels: Any) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If the labels are no whole numbers on three axes.
+        If the labels are not whole numbers on three axes.
     """
     if isinstance(labels, str | Path):
         labels = _read_mask(Path(labels), None)

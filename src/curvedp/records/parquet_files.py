@@ -147,7 +147,7 @@ def read_parquet_column(
 
 
 def parquet_columns(path: Path) -> dict[str, str]:
-    """Return what each column of a parquet file holds: lists, texts or other values.
+    """Return the kind of each column of a parquet file: lists, texts or other values.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def _open_parquet(path: Path, text_names: Sequence[str] = ()) -> Any:
     Raises
     ------
     ParameterError
-        If it is no parquet file.
+        If it is not a parquet file.
     """
     import pyarrow.parquet
 

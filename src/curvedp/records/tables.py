@@ -60,7 +60,7 @@ def to_float_records(
         NaN where there is no number. Records that cannot be arranged in this shape are
         returned in their own shape, and the caller decides whether to refuse them.
     """
-    doubles = _convert(source_name, X, shape, options)
+    doubles = _convert_by_type(source_name, X, shape, options)
     width = prod(shape)
     is_flat = doubles.ndim == 2 and doubles.shape[1] == width
     if is_flat:
@@ -68,7 +68,7 @@ def to_float_records(
     return doubles
 
 
-def _convert(
+def _convert_by_type(
     source_name: str, X: Any, shape: tuple[int, ...], options: ReadOptions
 ) -> np.ndarray:
     """Convert records in memory to floats, by the rules for their type.
@@ -204,7 +204,7 @@ def _to_numpy(source_name: str, X: Any) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If X is no array.
+        If X is not an array.
     """
     if isinstance(X, np.ma.MaskedArray):
         return X

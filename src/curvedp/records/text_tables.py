@@ -127,7 +127,7 @@ def read_header(path: Path, options: ReadOptions) -> list[str] | None:
         The names; empty for a file without lines.
     """
     with_header = _assume_header_for_names(options)
-    separator = _separator(path, with_header)
+    separator = _checked_separator(path, with_header)
     if not with_header.header:
         return None
     header = next(_skip_lines(path, with_header), None)
@@ -197,7 +197,7 @@ def _open_table(path: Path, width: int, options: ReadOptions) -> TextTable:
     TextTable
         The lines below the header, and where the wanted cells are.
     """
-    separator = _separator(path, options)
+    separator = _checked_separator(path, options)
     lines = _skip_lines(path, options)
 
     header = next(lines, None) if options.header else None
@@ -277,7 +277,7 @@ def _names_in_header(path: Path, header: Line, separator: str) -> list[str]:
     return _split_cells(header.text, separator, strict=False)
 
 
-def _separator(path: Path, options: ReadOptions) -> str:
+def _checked_separator(path: Path, options: ReadOptions) -> str:
     """Return the character between cells, after checking the options about the format.
 
     The options are whether there is a header, the separator and the decimal sign.

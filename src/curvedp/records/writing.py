@@ -124,13 +124,15 @@ def write_points(
         np.save(buffer, np.asarray(points), allow_pickle=False)
         write_atomically(path, buffer.getvalue())
     elif ending == ".csv":
-        table = _table(points, output_form(form, manifold), columns)
+        table = _columns_by_name(points, output_form(form, manifold), columns)
         write_atomically(path, _csv_text(table).encode())
     elif ending == ".parquet":
-        table = _table(points, output_form(form, manifold), columns)
+        table = _columns_by_name(points, output_form(form, manifold), columns)
         write_atomically(path, _parquet_bytes(table))
     else:
-        numbers = _numbers(points, output_form(form or _TENSOR_FORM, manifold))
+        numbers = _numbers_of_points(
+            points, output_form(form or _TENSOR_FORM, manifold)
+        )
         write_atomically(path, _nifti_bytes(numbers, is_packed=ending == ".nii.gz"))
 
 
@@ -151,10 +153,10 @@ def csv_content(points: np.ndarray, manifold: Manifold, form: str | None) -> byt
     bytes
         The text in UTF-8.
     """
-    return _csv_text(_table(points, output_form(form, manifold), {})).encode()
+    return _csv_text(_columns_by_name(points, output_form(form, manifold), {})).encode()
 
 
-def _numbers(points: np.ndarray, written_as: OutputForm) -> np.ndarray:
+def _numbers_of_points(points: np.ndarray, written_as: OutputForm) -> np.ndarray:
     """Return the numbers of each point in a form, one row for each.
 
     Parameters
@@ -168,10 +170,10 @@ def _numbers(points: np.ndarray, written_as: OutputForm) -> np.ndarray:
     return np.array(rows, dtype=np.float64).reshape(len(points), -1)
 
 
-def _table(
+def _columns_by_name(
     points: np.ndarray, written_as: OutputForm, columns: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all columns of a table by name, those of the points first.
+    """Return all columns of a table by name, with the coordinates of the points first.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ def _table(
     dict of str to array
         The columns. A name that the numbers of points have already gets a "_".
     """
-    numbers = _numbers(points, written_as)
+    numbers = _numbers_of_points(points, written_as)
     table: dict[str, Any] = dict(zip(written_as.columns, numbers.T, strict=True))
     for name, values in columns.items():
         free_name = name

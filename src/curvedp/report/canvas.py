@@ -35,7 +35,7 @@ _SMALL_LABEL_STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _LABEL_STEPS = (*_SMALL_LABEL_STEPS, 1, 2, 5, 10, 15, 30)
 # So many points of each of its lines are computed.
 _LINE_POINTS = 721
-# What the angles are called on the axes, for directions that are no places on the Earth:
+# The names of the angles on the axes, for directions that are not places on the Earth:
 # the angle that runs to the right, and the one that runs upward.
 _ANGLE_NAMES = {
     "decinc-degrees": ("declination", "inclination"),

@@ -156,7 +156,7 @@ def render_comparison(
 
 
 def _explanation(facts: ComparisonFacts) -> str:
-    """Return what the comparison promises to one unit, in plain words, as HTML.
+    """Return the promise of the comparison to one unit in plain words, as HTML.
 
     An attacker who tosses a fair coin which of two neighboring data sets is true
     guesses right with probability at most (1 + δ(0))/2.

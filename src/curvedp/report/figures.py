@@ -155,7 +155,7 @@ def regions_figure(
         middle = np.mean([region.center for region in regions.values()], axis=0)
         frame = canvas.viewing_frame(middle)
     outlines = {
-        name: _outline(region, first, frame) for name, region in regions.items()
+        name: _region_outline(region, first, frame) for name, region in regions.items()
     }
     if frame is not None:
         reach = max(float(np.abs(outline).max()) for outline in outlines.values())
@@ -193,7 +193,9 @@ def _draw_outlines(axes: Axes, outlines: Mapping[str, np.ndarray]) -> None:
         axes.plot(*center, "o", color=color, ms=4)
 
 
-def _outline(region: Region, first: Region, frame: np.ndarray | None) -> np.ndarray:
+def _region_outline(
+    region: Region, first: Region, frame: np.ndarray | None
+) -> np.ndarray:
     """Return the boundary of a region and, last, its center, as points of the plane.
 
     Parameters
@@ -210,7 +212,7 @@ def _outline(region: Region, first: Region, frame: np.ndarray | None) -> np.ndar
     array of shape (362, 2)
         Points in radii of the sphere, or normal coordinates.
     """
-    points = np.concatenate([_boundary(region), region.center[None]])
+    points = np.concatenate([_region_boundary(region), region.center[np.newaxis]])
     if frame is not None:
         return np.asarray((points @ frame.T)[:, :2])
     manifold = first.manifold
@@ -235,7 +237,7 @@ def _region_title(region: Region) -> str:
     return f"{level} error bar of the privacy noise"
 
 
-def _boundary(region: Region) -> np.ndarray:
+def _region_boundary(region: Region) -> np.ndarray:
     """Return boundary points of a region in the plane of its first two coordinates.
 
     The points run once around the region.
@@ -275,7 +277,7 @@ def _draw_on_sphere(
         The form of the records.
     """
     frame = canvas.viewing_frame(region.center)
-    boundary = _boundary(region) @ frame.T
+    boundary = _region_boundary(region) @ frame.T
     half_width = _zoomed_half_width(boundary[:, :2])
     canvas.draw_sphere_background(axes)
     canvas.label_graticule(axes, frame, half_width, form)
@@ -287,7 +289,7 @@ def _draw_on_sphere(
     else:
         canvas.draw_visible_curve(axes, boundary, color=canvas.ACCENT, lw=1.5)
 
-    value_in_frame = value[None] @ frame.T
+    value_in_frame = value[np.newaxis] @ frame.T
     canvas.draw_visible_curve(
         axes, value_in_frame, color=canvas.WARM, marker="o", ms=4, ls=""
     )
@@ -310,7 +312,7 @@ def _draw_in_disc(axes: Axes, region: Region, value: np.ndarray) -> None:
         The released point.
     """
     canvas.draw_disc_grid(axes)
-    boundary = canvas.to_poincare_disc(region.manifold, _boundary(region))
+    boundary = canvas.to_poincare_disc(region.manifold, _region_boundary(region))
     axes.fill(*boundary.T, **_REGION_STYLE)
     value_in_disc = canvas.to_poincare_disc(region.manifold, value)
     axes.plot(*value_in_disc, "o", color=canvas.WARM, ms=4)
@@ -429,7 +431,9 @@ def _draw_coordinates(axes: Axes, region: Region, value: np.ndarray) -> None:
         The released point.
     """
     manifold = region.manifold
-    boundary = np.asarray(manifold.normal_coordinates(region.center, _boundary(region)))
+    boundary = np.asarray(
+        manifold.normal_coordinates(region.center, _region_boundary(region))
+    )
     point = np.reshape(value, (1, *manifold.point_shape))
     released = np.asarray(manifold.normal_coordinates(region.center, point))
     if manifold.dim == 1:
@@ -511,7 +515,10 @@ def profile_figure(profile: PrivacyCurve, mu: float) -> Figure:
 
 @canvas.own_style()
 def tradeoff_figure(profile: PrivacyCurve, mu: float) -> Figure:
-    """Draw the smallest type II error of an attacker against the type I error.
+    """Draw how well an attacker can tell two neighboring data sets apart.
+
+    The curve is the smallest share of misses (type II error) for each share of false
+    alarms (type I error).
 
     Parameters
     ----------

@@ -276,7 +276,7 @@ def _draw_ellipsoid(
         (point[:size, :size], color, 1.8),
     ):
         silhouette = projection @ matrix @ projection.T
-        axes.plot(*_ellipse(silhouette), color=edge, lw=width)
+        axes.plot(*_ellipse_points(silhouette), color=edge, lw=width)
     if size == 3:
         eigenvalues, eigenvectors = np.linalg.eigh(point[:size, :size])
         half_axes = projection @ (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0)))
@@ -288,7 +288,7 @@ def _draw_ellipsoid(
     axes.margins(0.08)
 
 
-def _ellipse(matrix: np.ndarray) -> np.ndarray:
+def _ellipse_points(matrix: np.ndarray) -> np.ndarray:
     """Return points of the ellipse of a positive 2×2 matrix.
 
     The ellipse of A has the half axes √λ along the eigenvectors of A.
@@ -394,7 +394,7 @@ def _draw_deviations(axes: Axes, geodesics: PrincipalGeodesics) -> None:
         axes.plot(*ends.T, color=_COLORS[component], lw=2.2)
     if len(geodesics.directions) > 1:
         spread = np.diag(geodesics.variances[:2])
-        axes.plot(*_ellipse(spread), color=canvas.INK, lw=1)
+        axes.plot(*_ellipse_points(spread), color=canvas.INK, lw=1)
     axes.plot(0, 0, "o", color=canvas.INK, ms=5)
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel("coordinate along direction 1", color=canvas.INK)

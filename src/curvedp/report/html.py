@@ -621,7 +621,7 @@ def _warning_paragraphs(releases: list[ReleasedValue]) -> str:
 
 
 def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
-    """Return the lead paragraph of the page: what the release promises, in plain words.
+    """Return the lead paragraph of the page: the promise of the release in plain words.
 
     With TV the total variation distance between the outcomes on two neighboring data
     sets, an attacker who tosses a fair coin which of them is true guesses right with
@@ -782,7 +782,7 @@ def _key_figures(
 
 
 def _statistic_name(certificate: Certificate) -> str:
-    """Return what was released, without the method: "X" of "X by Y".
+    """Return the name of the statistic without the method: "X" of "X by Y".
 
     Parameters
     ----------
@@ -864,7 +864,7 @@ def _claim_rows(certificate: Certificate) -> list[tuple[str, str]]:
 
 
 def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
-    """Return what the promise rests on, as pairs (what, value).
+    """Return the facts on which the promise rests, as pairs (name, value).
 
     Parameters
     ----------

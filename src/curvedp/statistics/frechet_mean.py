@@ -66,9 +66,8 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
     def stored_radius(self) -> float:
         """A bound on the distance from the center to the point that noise is added to.
 
-        It is the radius plus the rounding of the point's own coordinates. On a space
-        whose noise is drawn in flat coordinates these are shortened to the radius, and
-        nothing is rounded after that.
+        The rounding of the point's coordinates adds to the radius, unless the noise is
+        drawn in flat coordinates: these are shortened to the radius last.
         """
         if is_drawn_in_coordinates(self.manifold, self.ball):
             return self.radius * (1 + CHART_ERROR)

@@ -108,7 +108,7 @@ class Guard:
             await handler(scope, receive, send)
 
     def _choose_handler(self, scope: Any) -> Any:
-        """Return what answers a request: the application or a response.
+        """Return the application or a response, either of which can answer a request.
 
         A response refuses the request, or exchanges a token for the secret.
 
@@ -135,7 +135,7 @@ class Guard:
         return Response(status_code=403)
 
     def _exchange_token(self, token: str) -> Response:
-        """Return the secret of the session for the token, which then works no more.
+        """Return the secret of the session in exchange for the token, which works once.
 
         Parameters
         ----------

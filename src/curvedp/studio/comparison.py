@@ -132,7 +132,7 @@ class ComparisonStudy(Study):
         return f"{self.offer.title}, {names}"[:180]
 
     def check_ledger(self, ledger: Ledger | None) -> None:
-        """Refuse a ledger that does not count for what the comparison protects.
+        """Refuse a ledger that counts for another unit than the comparison protects.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class ComparisonStudy(Study):
         )
 
     def read_groups(self, data: Path) -> list[Group]:
-        """Read the groups, and refuse what is no comparison of this kind.
+        """Read the groups, and refuse groups that do not suit this kind of comparison.
 
         Parameters
         ----------
@@ -249,13 +249,7 @@ class ComparisonStudy(Study):
             mechanism="auto" if is_private else "gradient",
             spread=self.spread if is_private else None,
         )
-        region = None
-        why_no_region = ""
-        try:
-            region = study.region()
-        except CurvedpError as error:
-            why_no_region = describe(error)
-
+        region, why_no_region = _region_or_reason(study)
         compared = "the radius of the ball"
         if is_private:
             compared = f"the spread of the records, taken as {study.spread:.3g}"
@@ -405,7 +399,7 @@ class ComparisonStudy(Study):
         guarantee: GDP,
         ledger: Ledger,
     ) -> Outcome:
-        """Return what the page shows of a comparison that was paid for, and its files.
+        """Return the outcome of a comparison that was paid for: a summary and files.
 
         Parameters
         ----------
@@ -555,6 +549,27 @@ def _read_groups_once(
         When each was modified; a file that changed is read again.
     """
     return read_groups(files, parse_manifold(manifold), **json.loads(reading))
+
+
+def _region_or_reason(study: Plan) -> tuple[float | None, str]:
+    """Return the radius that a plan predicts for a confidence region.
+
+    Parameters
+    ----------
+    study : Plan
+        The plan of a mean.
+
+    Returns
+    -------
+    radius : float or None
+        None if there is no region.
+    reason : str
+        Why there is none; empty if there is one.
+    """
+    try:
+        return study.region(), ""
+    except CurvedpError as error:
+        return None, describe(error)
 
 
 def _smallest_found_shift(

@@ -134,7 +134,7 @@ class PaidRelease:
         return None
 
     def to_page(self) -> dict[str, Any]:
-        """Return what the page shows of the release, as JSON values."""
+        """Return a description of the release for the page, as JSON values."""
         return {
             **self.summary,
             "number": self.number,
@@ -297,7 +297,7 @@ class Desk:
         return open_ledger(self.ledger_path, key=self.ledger_key)
 
     def _ledger_state(self) -> dict[str, Any] | None:
-        """Return what the page shows of the ledger; None before it was started."""
+        """Return a description of the ledger for the page; None before it is started."""
         ledger = self._ledger()
         if ledger is None:
             return None
@@ -363,7 +363,7 @@ class Desk:
         return study, self.data
 
     def check(self, sent_study: Any) -> dict[str, Any]:
-        """Return what is wrong with the records. NOT private: it stays on the page.
+        """Check the records and return the findings. NOT private: they stay on the page.
 
         Parameters
         ----------
@@ -694,7 +694,7 @@ class Desk:
 
 
 def page_offer(offer: Offer) -> dict[str, Any]:
-    """Return what the page must know about a statistic to ask for its options.
+    """Return a description of a statistic, from which the page asks for its options.
 
     Parameters
     ----------
@@ -719,7 +719,7 @@ def page_offer(offer: Offer) -> dict[str, Any]:
 
 
 def _page_option(option: Option) -> dict[str, Any]:
-    """Return what the page needs to show the field of one option.
+    """Return a description of one option, from which the page shows its field.
 
     Parameters
     ----------
@@ -757,7 +757,7 @@ def _field_words(label: str, note: str) -> str:
 
 
 def surely_exceeds(guarantee: Guarantee, ledger: Ledger) -> bool:
-    """Return whether a release certainly does not fit what a ledger has left.
+    """Return whether a release certainly costs more than a ledger has left.
 
     Definitions are not converted here: where they differ, the answer is False, and the
     ledger decides when the release is requested.

@@ -18,7 +18,7 @@ def page_offers() -> dict[str, Offer]:
 
 
 def find_page_offer(name: str) -> Offer:
-    """Return what the page offers under a name, such as "mean" or "compare-groups".
+    """Return the offer of the page with a name, such as "mean" or "compare-groups".
 
     Parameters
     ----------

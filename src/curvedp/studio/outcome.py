@@ -52,7 +52,7 @@ class Outcome:
 def estimator_outcome(
     study: "Study", fitted_estimator: "PrivateEstimator", data: Path
 ) -> Outcome:
-    """Return what a fitted estimator has released.
+    """Return the outcome of a fitted estimator: its summary for the page and its files.
 
     Parameters
     ----------
@@ -83,15 +83,17 @@ def estimator_outcome(
     if study.offer.private_picture is not None:
         picture = partial(_private_picture, study, fitted_estimator, data)
     return Outcome(
-        summary=_summary(study, fitted_estimator),
+        summary=_page_summary(study, fitted_estimator),
         files=files,
         warnings=[warning.text for warning in estimator_warnings(fitted_estimator)],
         private_picture=picture,
     )
 
 
-def _summary(study: "Study", fitted_estimator: "PrivateEstimator") -> dict[str, Any]:
-    """Return what the page says about a release beside its files.
+def _page_summary(
+    study: "Study", fitted_estimator: "PrivateEstimator"
+) -> dict[str, Any]:
+    """Return the text of the page about a release, apart from its files.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ def _report(study: "Study", fitted_estimator: Any) -> str:
 
 
 def _private_picture(study: "Study", fitted_estimator: Any, data: Path) -> str:
-    """Return a picture of the records beside what was released, as a data URI.
+    """Return a picture of the records beside the released values, as a data URI.
 
     NOT private: it is shown on the page and written nowhere.
 

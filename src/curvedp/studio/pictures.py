@@ -59,9 +59,9 @@ def attack_picture(guarantee: Guarantee) -> str:
         An SVG element.
     """
     false_alarms, misses = _tradeoff_curve(guarantee)
-    curve = _path(false_alarms, misses)
-    coin = _path([0, 1], [1, 0])
-    axes = _path([0, 0, 1], [1, 0, 0])
+    curve = _svg_path(false_alarms, misses)
+    coin = _svg_path([0, 1], [1, 0])
+    axes = _svg_path([0, 0, 1], [1, 0, 0])
 
     dot_x = _pixel_x(_FALSE_ALARM_RATE)
     dot_y = _pixel_y(1 - attack_power(guarantee))
@@ -169,7 +169,7 @@ def _pixel_y(rate: float) -> float:
     return _SIDE - _pixel_x(rate)
 
 
-def _path(x_rates: Iterable[float], y_rates: Iterable[float]) -> str:
+def _svg_path(x_rates: Iterable[float], y_rates: Iterable[float]) -> str:
     """Return a line through points of the unit square, as the data of an SVG path.
 
     Parameters

@@ -156,7 +156,7 @@ def predict_release(
     n_simulated = min(n, offer.prediction.max_records)
     repetitions = _REPETITIONS if mechanism == "auto" else 1
     try:
-        weaker_guarantee = _weaken(guarantee, n / n_simulated)
+        weaker_guarantee = _weakened_guarantee(guarantee, n / n_simulated)
         return _rehearse(
             offer, offer.prediction, options, weaker_guarantee, n_simulated, repetitions
         )
@@ -540,7 +540,7 @@ def _simulate_records(
     return coordinates, np.asarray(points)
 
 
-def _weaken(guarantee: Guarantee, factor: float) -> Guarantee:
+def _weakened_guarantee(guarantee: Guarantee, factor: float) -> Guarantee:
     """Return the guarantee with which `factor` times fewer records have the same error.
 
     A rehearsal simulates fewer records than the real release has. The error of a median

@@ -129,7 +129,7 @@ def _with_headers(app: Any) -> Any:
 
 
 def application(open_desk: Callable[[], "Desk"]) -> Starlette:
-    """Return the application: the page, and the answers to what it asks for.
+    """Return the application: the page, and the answers to its requests.
 
     It checks no secret: `guarded_application` puts it behind a `Guard`.
 
@@ -145,7 +145,7 @@ def application(open_desk: Callable[[], "Desk"]) -> Starlette:
     """
     return Starlette(
         routes=[
-            Route("/", _page),
+            Route("/", _serve_page),
             Route("/file", partial(_upload, open_desk), methods=["POST"]),
             Route("/release/{number:int}/{name}", partial(_download, open_desk)),
             *(
@@ -156,7 +156,7 @@ def application(open_desk: Callable[[], "Desk"]) -> Starlette:
     )
 
 
-async def _page(request: Request) -> Response:
+async def _serve_page(request: Request) -> Response:
     """Return the page, the same for everyone but for a number that is used once.
 
     Parameters

@@ -209,7 +209,7 @@ class Study:
         return None
 
     def label(self, data: Path) -> str:
-        """Return what the ledger calls the release.
+        """Return the label of the release in the ledger.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Study:
         return f"{self.offer.title} of {data.name}"[:200]
 
     def check_ledger(self, ledger: Ledger | None) -> None:
-        """Refuse a ledger that cannot pay for what was chosen, whatever it has left.
+        """Refuse a ledger that cannot pay for the chosen release, whatever it has left.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ class Study:
         return [len(units_of_label) for units_of_label in units_by_label.values()]
 
     def check(self, data: Path) -> Checked:
-        """Return what is wrong with the records. NOT private: see `curvedp.check`.
+        """Check the records, and return the findings. NOT private: see `curvedp.check`.
 
         Parameters
         ----------
@@ -496,6 +496,17 @@ class Study:
         """
         return estimator_outcome(self, self.fit(data, ledger, label), data)
 
+    def _column_source(self) -> str:
+        """Return the lines of a script that read the columns beside the records."""
+        lines = []
+        for name, typed_column in self._chosen_columns().items():
+            source = "None"
+            if typed_column:
+                reading = keyword_source(self._column_reading(name))
+                source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
+            lines.append(f"{name} = {source}")
+        return "\n".join(lines)
+
     def script(
         self,
         data: str,
@@ -522,14 +533,6 @@ class Study:
         str
             Python source, whose cells begin with "# %%".
         """
-        column_lines = []
-        for name, typed_column in self._chosen_columns().items():
-            source = "None"
-            if typed_column:
-                reading = keyword_source(self._column_reading(name))
-                source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
-            column_lines.append(f"{name} = {source}")
-
         # Files that the statistic makes besides its value.
         further_lines = ""
         if self.offer.make_files is not None:
@@ -550,7 +553,7 @@ class Study:
                 label=label,
                 manifold=self.manifold,
                 reading=keyword_source(self.reading()),
-                columns="\n".join(column_lines),
+                columns=self._column_source(),
                 guarantee_class=type(self.guarantee).__name__,
                 module=module,
                 estimator=estimator,
@@ -613,7 +616,7 @@ def _even_sizes(n: int, n_classes: int) -> list[int]:
     Returns
     -------
     list of int
-        One size for each class; the first ones are larger by 1 if n is no multiple.
+        One size for each class; the first ones are larger by 1 if n is not a multiple.
     """
     smaller_size, n_larger = divmod(n, n_classes)
     return [smaller_size + (index < n_larger) for index in range(n_classes)]

@@ -25,7 +25,7 @@ _COMMON_NAMES = {
 
 
 def page_names() -> dict[str, str]:
-    """Return what the page calls each parameter of Python, in quotation marks.
+    """Return the page's name for each parameter of Python, in quotation marks.
 
     If several statistics have an option of one name, the first in the table names it.
     """

@@ -10,11 +10,8 @@ from flint import arb, ctx
 
 from curvedp.errors import NotIntegrable
 from curvedp.geometry import Euclidean, Lorentz, PoincareBall, Sphere
-from curvedp.laws.exact.charts import (
-    _public_reflection,
-    _radial_factors,
-    exact_chart,
-)
+from curvedp.laws.exact.charts import exact_chart
+from curvedp.laws.exact.exponential import _public_reflection, _radial_factors
 from curvedp.laws.exact.radial import ExactRadialDensity, LazyRadius, radial_envelope
 from curvedp.laws.exact.spd import _identity_sampler, acceptance_probability
 from curvedp.laws.exact.spd_far import FarGaussianDraw

@@ -13,9 +13,9 @@ from curvedp.geometry import (
     SPDAffineInvariant,
     Sphere,
 )
-from curvedp.laws.exact import charts as exact_charts
 from curvedp.laws.exact import draw as exact
 from curvedp.laws.exact import exact_gaussian, exact_laplace
+from curvedp.laws.exact import exponential as exact_exponential
 from curvedp.laws.exact import spd as exact_spd
 from curvedp.laws.exact import spd_near as exact_spd_near
 from curvedp.laws.exact.spd_near import FloatExp
@@ -72,13 +72,13 @@ def test_what_floats_cannot_settle_is_left_to_balls(sampler, space, count, monke
     filtered = draws()
     assert not all(settled)  # it was asked, and could not say
     asked = len(settled)
-    for module in (exact, exact_charts, exact_spd_near):
+    for module in (exact, exact_exponential, exact_spd_near):
         monkeypatch.setattr(module, "FILTER_SIZE", 10**9)
     assert draws() == filtered
     assert len(settled) == asked
-    for module in (exact, exact_charts, exact_spd_near):
+    for module in (exact, exact_exponential, exact_spd_near):
         monkeypatch.setattr(module, "FILTER_SIZE", 48)
-    for module in (exact, exact_charts, exact_spd):
+    for module in (exact, exact_exponential, exact_spd):
         monkeypatch.setattr(module, "FILTER_GRID", balls.FILTER_GRID - 1)
     assert draws()[:2] == filtered[:2]
     assert len(settled) == asked  # on finer grids than this it is not asked

@@ -16,8 +16,9 @@ import numpy as np
 from flint import arb
 
 from curvedp.geometry import Sphere
-from curvedp.laws.exact.charts import ExactSphere, exponential_in_chart
+from curvedp.laws.exact.charts import ExactSphere
 from curvedp.laws.exact.draw import ExactDraw
+from curvedp.laws.exact.exponential import exponential_in_chart
 from curvedp.laws.exact.radial import (
     LazyRadius,
     RadialEnvelope,

@@ -25,7 +25,8 @@ from curvedp.geometry.spaces.euclidean import Euclidean
 from curvedp.geometry.spaces.grassmann import Grassmann
 from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.laws.backend import Kind
-from curvedp.laws.exact.charts import draw_in_chart, exact_chart
+from curvedp.laws.exact.charts import exact_chart
+from curvedp.laws.exact.exponential import draw_in_chart
 from curvedp.laws.exact.grassmann import (
     draw_plane,
     has_exact_plane_sampler,

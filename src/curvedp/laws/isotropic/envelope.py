@@ -9,6 +9,7 @@ rejects a few points in a thousand. Every proposal is checked against it.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -478,34 +479,60 @@ def radius_sampler(
     RadiusSampler
         A sampler of r = m + t, with the mode m and the envelope of t.
     """
-    sigma = scale
     mode = radial_mode(kind, space, scale)
+    density = _DeviationDensity(kind, space, scale, mode)
+    envelope = TangentEnvelope(
+        density.log_density,
+        density.slope,
+        low=-mode,
+        high=space.diameter - mode,
+        width=scale,
+    )
+    return RadiusSampler(mode, envelope)
 
-    def log_density(t: Floats) -> Floats:
+
+@dataclass(frozen=True)
+class _DeviationDensity:
+    """The density of t = r − mode, up to a constant, for `radius_sampler`.
+
+    Attributes
+    ----------
+    kind : {"gaussian", "laplace"}
+        The law.
+    space : TwoPointHomogeneousSpace
+        The curvatures κ with multiplicities n.
+    scale : float
+        The scale σ of the law.
+    mode : float
+        m, about where the density of the radius r is largest.
+    """
+
+    kind: Kind
+    space: TwoPointHomogeneousSpace
+    scale: float
+    mode: float
+
+    def log_density(self, t: Floats) -> Floats:
         """Return g(t), the log-density at r = m + t minus that at the mode m."""
-        if kind == "gaussian":
-            value = (t / sigma) * (t / sigma + 2.0 * mode / sigma) / -2.0
+        sigma = self.scale
+        if self.kind == "gaussian":
+            value = (t / sigma) * (t / sigma + 2.0 * self.mode / sigma) / -2.0
         else:
             value = t / -sigma
-        for kappa, count in space.jacobi_spectrum:
-            value += count * _log_sn_ratio(kappa, mode, t)
+        for kappa, count in self.space.jacobi_spectrum:
+            value += count * _log_sn_ratio(kappa, self.mode, t)
         return value
 
-    def slope(t: Floats) -> Floats:
+    def slope(self, t: Floats) -> Floats:
         """Return g′(t), the slope of the log-density at r = m + t."""
-        r = t + mode
-        if kind == "gaussian":
-            value = -(r / sigma) / sigma
+        r = t + self.mode
+        if self.kind == "gaussian":
+            value = -(r / self.scale) / self.scale
         else:
-            value = np.full_like(r, -1.0 / sigma)
-        for kappa, count in space.jacobi_spectrum:
+            value = np.full_like(r, -1.0 / self.scale)
+        for kappa, count in self.space.jacobi_spectrum:
             value = value + _volume_slope(kappa, count, r)
         return value
-
-    # The deviation t lies between these two numbers.
-    low = -mode
-    high = space.diameter - mode
-    return RadiusSampler(mode, TangentEnvelope(log_density, slope, low, high, sigma))
 
 
 def _volume_slope(kappa: float, multiplicity: float, r: Floats) -> Floats:

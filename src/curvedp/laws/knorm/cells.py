@@ -160,6 +160,30 @@ class _NormRanges(NamedTuple):
     largest: Floats
 
 
+class _FunctionBounds(NamedTuple):
+    """Values and bounds of g in some cells; one row is one cell.
+
+    Attributes
+    ----------
+    evaluation_point : array of shape (N, n_blocks, k)
+        Where g was evaluated: the point of the domain nearest to the center.
+    value : array of shape (N,)
+        g at that point.
+    lipschitz : array of shape (N, n_blocks)
+        Lipschitz constants of g in coordinates.
+    variation : array of shape (N, n_blocks)
+        How much g can vary over each block of the cell.
+    lower : array of shape (N,)
+        A lower bound of g over the cell.
+    """
+
+    evaluation_point: Floats
+    value: Floats
+    lipschitz: Floats
+    variation: Floats
+    lower: Floats
+
+
 class LipschitzRejectionSampler:
     """Rejection sampler of the target exp(−g/scale)·J for a Lipschitz function g.
 
@@ -427,10 +451,67 @@ class LipschitzRejectionSampler:
         if parents is not None:
             parents = parents.take(meets_domain)
 
-        # One evaluation of g in each cell gives a lower bound over the cell.
+        # The envelope: an upper bound of the target's density, times the cell's volume.
+        g = self._bound_function(center, half_edges, norms, parents)
+        half_diagonal = half_edges[:, 0] * math.sqrt(self._block_dim)
+        curved_length = self._domain.curved_length(center) + half_diagonal
+        log_volume_bound = self._domain.log_volume_bound(
+            norms.smallest, norms.largest, curved_length
+        )
+        log_upper_bound = log_volume_bound - g.lower / self._scale
+        log_cell_volume = self._block_dim * np.log(2 * half_edges).sum(axis=1)
+        log_mass = log_upper_bound + log_cell_volume
+
+        # Estimates that steer the refinement; the law of the draws does not depend on
+        # them.
+        log_variation = g.variation.sum(axis=1) / self._scale
+        log_volume = self._domain.log_volume(g.evaluation_point)
+        log_density = log_volume - g.value / self._scale
+        log_target = log_density + log_cell_volume
+        log_cost = log_mass + self._log_cost_of_proposal(g.variation, g.value - g.lower)
+        return Cells(
+            center=center,
+            half_edges=half_edges,
+            evaluation_point=g.evaluation_point,
+            value=g.value,
+            lipschitz=g.lipschitz,
+            lower=g.lower,
+            log_upper_bound=log_upper_bound,
+            log_mass=log_mass,
+            log_cost=log_cost,
+            log_target=log_target - _FRACTION_OF_VARIATION * log_variation,
+            log_variation=log_variation,
+        )
+
+    def _bound_function(
+        self,
+        center: Floats,
+        half_edges: Floats,
+        norms: "_NormRanges",
+        parents: ParentBounds | None,
+    ) -> "_FunctionBounds":
+        """Evaluate g once in every cell, and bound it over the cell from below.
+
+        Parameters
+        ----------
+        center : array of shape (N, n_blocks, k)
+            The centers of the cells.
+        half_edges : array of shape (N, n_blocks)
+            Half the edge of each block's cube.
+        norms : _NormRanges
+            The smallest and the largest norm of each block in each cell.
+        parents : ParentBounds, optional
+            Bounds of the cells that these were split from.
+
+        Returns
+        -------
+        _FunctionBounds
+            The values of g, and a lower bound for each cell.
+        """
         evaluation_point = self._nearest_in_domain(center)
         value = self._evaluate(evaluation_point)
         self.build_evaluations += len(value)
+
         half_diagonal = half_edges * math.sqrt(self._block_dim)
         lipschitz = self._lipschitz_constants(
             evaluation_point, half_diagonal, norms.largest
@@ -441,35 +522,7 @@ class LipschitzRejectionSampler:
             # A parent's bound holds in its children too.
             self._check_against_parents(parents, evaluation_point, value)
             lower = np.maximum(lower, parents.lower)
-
-        # The envelope: an upper bound of the target's density, times the cell's volume.
-        curved_length = self._domain.curved_length(center) + half_diagonal[:, 0]
-        log_volume_bound = self._domain.log_volume_bound(
-            norms.smallest, norms.largest, curved_length
-        )
-        log_upper_bound = log_volume_bound - lower / self._scale
-        log_cell_volume = self._block_dim * np.log(2 * half_edges).sum(axis=1)
-        log_mass = log_upper_bound + log_cell_volume
-
-        # Estimates that steer the refinement; the law of the draws does not depend on
-        # them.
-        log_variation = variation.sum(axis=1) / self._scale
-        log_density = self._domain.log_volume(evaluation_point) - value / self._scale
-        log_target = log_density + log_cell_volume
-        log_cost_of_proposal = self._log_cost_of_proposal(variation, value - lower)
-        return Cells(
-            center=center,
-            half_edges=half_edges,
-            evaluation_point=evaluation_point,
-            value=value,
-            lipschitz=lipschitz,
-            lower=lower,
-            log_upper_bound=log_upper_bound,
-            log_mass=log_mass,
-            log_cost=log_mass + log_cost_of_proposal,
-            log_target=log_target - _FRACTION_OF_VARIATION * log_variation,
-            log_variation=log_variation,
-        )
+        return _FunctionBounds(evaluation_point, value, lipschitz, variation, lower)
 
     def _norm_ranges(
         self, smallest_norm: Floats, center: Floats, half_edges: Floats

@@ -10,6 +10,7 @@ variance have closed forms, and the envelope is a near or a far one
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -253,15 +254,8 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
         log_weight = shape * log_tau - rate * math.exp(log_tau)
         return log_weight + log_far_acceptance(law.m, math.exp(log_tau / 2), law.beta)
 
-    # Nodes are added on either side until the integrand is negligible.
-    log_values = {0: log_integrand(0)}
-    for direction in (1, -1):
-        node = 0
-        while log_values[node] > max(log_values.values()) - _MAX_LOG_DROP:
-            node += direction
-            log_values[node] = log_integrand(node)
-
     # The variances, and their weights in the sum.
+    log_values = _values_until_negligible(log_integrand)
     nodes = np.array(sorted(log_values))
     values = np.array([log_values[node] for node in nodes.tolist()])
     log_sum = float(logsumexp(values))
@@ -270,6 +264,29 @@ def _gaussian_mixture(law: SPDLaplace) -> GaussianMixture:
         weights=np.exp(values - log_sum),
         log_mass=log_sum + math.log(step),
     )
+
+
+def _values_until_negligible(log_integrand: Callable[[int], float]) -> dict[int, float]:
+    """Return the log-integrand at the nodes …, −1, 0, 1, … where it is not negligible.
+
+    Parameters
+    ----------
+    log_integrand : callable
+        Maps the number of a node to the logarithm of the integrand there.
+
+    Returns
+    -------
+    dict
+        The values by the number of the node. They end on either side with the first
+        value that is e^−45 of the largest, or less.
+    """
+    log_values = {0: log_integrand(0)}
+    for direction in (1, -1):
+        node = 0
+        while log_values[node] > max(log_values.values()) - _MAX_LOG_DROP:
+            node += direction
+            log_values[node] = log_integrand(node)
+    return log_values
 
 
 @lru_cache(maxsize=64)

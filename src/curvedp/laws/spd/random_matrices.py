@@ -74,9 +74,8 @@ def _random_congruence_2x2(
 
     Used in place of general matrix products, because it is much faster.
 
-    Up to phases of its columns Q = [[c, −s·z*], [s·z, c]]. For β = 1, c and s are
-    cosine and sine of a uniform angle and z = 1. For β = 2, c² is uniform (Archimedes:
-    a coordinate of a uniform point of the sphere) and z is a uniform phase.
+    Up to phases of its columns Q = [[c, −s·z*], [s·z, c]], with the numbers c, s and z
+    of `_uniform_unitary_2x2`.
 
     Parameters
     ----------
@@ -98,16 +97,7 @@ def _random_congruence_2x2(
     l11 = lower[..., 0, 0].real
     l21 = lower[..., 1, 0]
     l22 = lower[..., 1, 1].real
-
-    angle = rng.uniform(0, 2 * math.pi, len(rho))
-    c = np.cos(angle)
-    s = np.sin(angle)
-    z: Any = np.float64(1.0)
-    if beta == 2:
-        c_squared = rng.random(len(rho))
-        z = c + 1j * s
-        c = np.sqrt(c_squared)
-        s = np.sqrt(1 - c_squared)
+    c, s, z = _uniform_unitary_2x2(rng, len(rho), beta)
 
     # The eigenvalues of X about the identity, and the second row of L·Q.
     large, small = np.exp(rho.T)
@@ -124,6 +114,41 @@ def _random_congruence_2x2(
     if beta == 1:
         return points
     return points.view(np.float64).reshape(len(rho), 2, 2, 2)
+
+
+def _uniform_unitary_2x2(
+    rng: np.random.Generator, n: int, beta: int
+) -> tuple[Floats, Floats, Any]:
+    """Return c, s and z of n uniform matrices [[c, −s·z*], [s·z, c]].
+
+    For β = 1 they are rotations: c and s are cosine and sine of a uniform angle, and
+    z = 1. For β = 2 they are unitary up to phases of their columns: c² is uniform
+    (Archimedes: a coordinate of a uniform point of the sphere), and z is a uniform
+    phase.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The source of randomness.
+    n : int
+        The number of matrices.
+    beta : {1, 2}
+        1 for real, 2 for complex matrices.
+
+    Returns
+    -------
+    c, s : arrays of shape (n,)
+        Real numbers with c² + s² = 1.
+    z : complex array of shape (n,), or 1.0
+        Numbers of modulus 1.
+    """
+    angle = rng.uniform(0, 2 * math.pi, n)
+    cosine = np.cos(angle)
+    sine = np.sin(angle)
+    if beta == 1:
+        return cosine, sine, np.float64(1.0)
+    c_squared = rng.random(n)
+    return np.sqrt(c_squared), np.sqrt(1 - c_squared), cosine + 1j * sine
 
 
 def _squared_modulus(z: NDArray[Any]) -> Floats:

@@ -457,9 +457,7 @@ def _max_coordinate_length(statistic: PointStatistic) -> float:
         If the chart has no Lipschitz constant.
     """
     ball = statistic.value_ball
-    # `chart_stretch` is called only because it raises if there is no constant.
-    if ball is None:
-        chart_stretch(statistic.value_space, None)
-        return MAX_CHART_LENGTH
-    chart_stretch(statistic.value_space, ball.radius)
-    return ball.radius
+    radius = None if ball is None else ball.radius
+    # This raises if the logarithm has no Lipschitz constant on the ball.
+    chart_stretch(statistic.value_space, radius)
+    return MAX_CHART_LENGTH if radius is None else radius

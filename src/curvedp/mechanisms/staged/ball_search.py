@@ -55,9 +55,9 @@ from curvedp.mechanisms.staged.budget import (
     check_transcript,
 )
 from curvedp.mechanisms.staged.quantile_search import BinarySearch, ShellHistogram
-from curvedp.mechanisms.staged.queries import (
+from curvedp.mechanisms.staged.queries import Queries
+from curvedp.mechanisms.staged.scale_search import (
     Bins,
-    Queries,
     half_bin_count,
     likeliest_bin,
     point_or_fallback,
@@ -585,7 +585,7 @@ class PrivateBallMechanism(
         return final.prepare_data(target)
 
     def final_mechanism_in(self, ball: Ball, budget: StageBudget) -> Mechanism:
-        """Return the final mechanism in a ball, calibrated to all of the budget left.
+        """Return the final mechanism in a ball, calibrated to the rest of the budget.
 
         It is the mechanism `final_name`, with two exceptions that depend only on
         released numbers. For pure ε it is a gradient step if the ball is so small that
@@ -639,11 +639,12 @@ class PrivateBallMechanism(
         """
         is_nearly_flat = radius**2 * self._negative_curvature <= _NEARLY_FLAT
         if not (self._is_pure and is_nearly_flat):
-            return self.final_name
+            usual_name: str = self.final_name
+            return usual_name
         # The statistic lists a single gradient step last. It gets all of ε, whereas
         # Newton's method would divide ε over its steps.
-        *_, gradient_step = self.statistic.final_mechanisms(self.noise_kind)
-        return gradient_step
+        options: list[str] = self.statistic.final_mechanisms(self.noise_kind)
+        return options[-1]
 
     def _is_small_for_newton(self, radius: float) -> bool:
         """Return whether few Newton steps suffice in a ball of this radius.
@@ -1054,7 +1055,7 @@ class PrivateBallMechanism(
     def _enclosing_radius(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, radius: float
     ) -> float:
-        """Find a radius about a center that few records are beyond.
+        """Find a radius about a center that leaves few records outside.
 
         The search begins at a multiple of `radius` and goes inward. If it ends where it
         began, `radius` may be too small because of noise. If the budget allows it, the
@@ -1091,7 +1092,7 @@ class PrivateBallMechanism(
     def _radius_within(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, largest: float
     ) -> float:
-        """Find the smallest radius that few records are beyond.
+        """Find the smallest radius that leaves few records outside.
 
         The fine search, which starts at a radius that a coarser search has found.
 

@@ -190,7 +190,7 @@ class ClusterQueries:
             return ProjectedQueries(self._data, space)
         records, weights = self._data
         positions = records.project_once(space.positions)
-        if positions is None:
+        if positions is None:  # not on a device: each pass projects the records again
             return ProjectedQueries(self._data, space)
         return ProjectedQueries(ClusterData(positions, weights), AlreadyProjected())
 

@@ -559,9 +559,8 @@ def _sum_lifted(
 ) -> np.ndarray:
     """Return the lifted second moments of a block of records: exact sums of wwᵀ.
 
-    The query `lifted_moments` adds these sums up. Here w = (λ, u), where u is a row
-    divided by the largest length of a row, and λ² is `LIFT_SQUARE`. There is one sum
-    for each component. Its entries are λ², √2·λ·u, the squares u_i², and √2·u_i·u_j for
+    Here w = (λ, u), where u is a row divided by the largest length of a row, and λ² is
+    `LIFT_SQUARE`. There is one sum for each component. Its entries are λ², √2·λ·u, the squares u_i², and √2·u_i·u_j for
     i < j. The factors √2 make the Euclidean length of these entries the Frobenius norm
     of wwᵀ, for which the sensitivity is proved.
 
@@ -619,12 +618,10 @@ def _sum_clusters(
     predictor: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Return, for a block of records, the exact sum of (1, u) in each cluster.
+    """Return the exact sum of (1, u) over a block of records, for each cluster.
 
-    A block is a part of the records that is read at once. Here u is a record's row,
-    divided by the largest length of a row, and (1, u) is the row with a 1 in front. So
-    a sum holds the number of the cluster's records, and then the sum of their u. The
-    query `cluster_sums` calls this for every block and adds the results up.
+    Here u is a record's row, divided by the largest length of a row. So a sum holds the
+    number of the cluster's records, and then the sum of their u.
 
     Parameters
     ----------

@@ -22,7 +22,8 @@ from curvedp.mechanisms.isotropic.gaussian import GaussianMechanism
 from curvedp.mechanisms.isotropic.laplace import LaplaceMechanism
 from curvedp.mechanisms.staged.ball_search import PrivateBallMechanism
 from curvedp.mechanisms.staged.budget import StageBudget, StagedResult
-from curvedp.mechanisms.staged.queries import Queries, point_or_fallback
+from curvedp.mechanisms.staged.queries import Queries
+from curvedp.mechanisms.staged.scale_search import point_or_fallback
 from curvedp.mechanisms.vector import (
     AddNoise,
     NoiseKind,

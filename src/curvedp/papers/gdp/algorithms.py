@@ -202,8 +202,8 @@ def algorithm2_estimate(
     first_step = 0 if corrected else 1
     eps = eps_max * np.arange(first_step, n_eps + 1) / n_eps
     if not corrected:
-        other = _draw_losses(sampler, sigma, rng, 1, n, m)
-        delta, variance = _counted_delta(loss, other, eps)
+        other_loss = _draw_losses(sampler, sigma, rng, 1, n, m)
+        delta, variance = _counted_delta(loss, other_loss, eps)
         mu = _largest_mu(eps, delta)
         return Algorithm2Estimate(mu, eps, delta, variance, math.inf)
 
@@ -410,30 +410,47 @@ def loss_sampler(
     sign = (curvature > 0) - (curvature < 0)
     dim = _validate.integer("dim", dim, 2)
     law = SpaceFormLoss("gaussian", sign, dim, sigma * root, sensitivity * root)
+    offsets, cdf = _radial_table(law)
+    shape = (dim - 1) / 2
 
-    # A table of the distribution function of r, by the trapezoidal rule.
+    def sample(rng: np.random.Generator, which: int, n: int) -> Array:
+        """Draw n values of d(η′, y)² − d(η, y)² for y about η, or about η′."""
+        r = law.mode + np.interp(rng.random(n), cdf, offsets)
+        squared_sine = betaincinv(shape, shape, rng.random(n))
+        square = _squared_distance(sign, r, law.distance, squared_sine)
+        difference = (square - r * r) / root**2
+        # About η′ the roles are exchanged, by the isometry that swaps the centers.
+        return np.asarray(difference if which == 0 else -difference)
+
+    return sample
+
+
+def _radial_table(law: SpaceFormLoss) -> tuple[Array, Array]:
+    """Return a table of the distribution function of the distance r from the center.
+
+    It is computed by the trapezoidal rule.
+
+    Parameters
+    ----------
+    law : SpaceFormLoss
+        The Gaussian law, with the mode of r.
+
+    Returns
+    -------
+    offsets, cdf : arrays of shape (65536,)
+        Values of r minus its mode, and the probabilities below them.
+    """
     left, right = law._find_support_in(
         np.zeros(1),
         np.array([-law.mode]),
         np.array([law._largest_offset]),
         Direction.ALL,
     )
-    u = np.linspace(left[0], right[0], 2**16)
-    density = np.exp(law.log_rho(u))
+    offsets = np.linspace(left[0], right[0], 2**16)
+    density = np.exp(law.log_rho(offsets))
     cdf = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     cdf /= cdf[-1]
-    distance, shape = law.distance, (dim - 1) / 2
-
-    def sample(rng: np.random.Generator, which: int, n: int) -> Array:
-        """Draw n values of d(η′, y)² − d(η, y)² for y about η, or about η′."""
-        r = law.mode + np.interp(rng.random(n), cdf, u)
-        squared_sine = betaincinv(shape, shape, rng.random(n))
-        square = _squared_distance(sign, r, distance, squared_sine)
-        difference = (square - r * r) / root**2
-        # About η′ the roles are exchanged, by the isometry that swaps the centers.
-        return np.asarray(difference if which == 0 else -difference)
-
-    return sample
+    return offsets, cdf
 
 
 def _squared_distance(

@@ -41,8 +41,10 @@ def circle_gaussian_delta(sigma: float, sensitivity: float, eps: float) -> float
     >>> round(circle_gaussian_delta(2.0, 1.0, 0.3), 7)
     0.0422557
     """
-    # The two arcs between the centers, in either direction.
-    s, near, far = sigma, sensitivity, 2 * math.pi - sensitivity
+    # The lengths of the two arcs between the centers η₁ and η₂.
+    s = sigma
+    near = sensitivity
+    far = 2 * math.pi - sensitivity
     if eps >= near * far / (2 * s * s):
         return 0.0
     mass = ndtr(math.pi / s) - ndtr(-math.pi / s)

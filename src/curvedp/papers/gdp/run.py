@@ -80,12 +80,12 @@ def gdp_fig1(setting: Setting) -> tuple[dict[str, Any], Figure]:
         "printed": circle_gaussian_delta_printed(2.0, SENSITIVITY, 0.3),
         "exact": circle_gaussian_delta(2.0, SENSITIVITY, 0.3),
     }
-    figures["utility"] = utility(utility_sigma, runs, m, rng)
+    figures["utility"] = compare_utility(utility_sigma, runs, m, rng)
     for space in ("circle", "line"):
         pairs = zip(figures[space]["algorithm2"], figures[space]["exact"], strict=True)
         biases = [run["mean"] / truth - 1 for run, truth in pairs]
         figures[space]["algorithm2_bias"] = biases
-    figures["summary"] = summary(figures)
+    figures["summary"] = checked_numbers(figures)
     return figures, draw(figures)
 
 
@@ -141,7 +141,7 @@ def _line_eps_max(sigma: float) -> float:
     return max(10, 5 / sigma + 1 / (2 * sigma * sigma))
 
 
-def summary(figures: dict[str, Any]) -> dict[str, float]:
+def checked_numbers(figures: dict[str, Any]) -> dict[str, float]:
     """Return the numbers that expected.json checks, at values of σ that both forms have.
 
     Parameters
@@ -171,16 +171,16 @@ def summary(figures: dict[str, Any]) -> dict[str, float]:
         "δ(0.3) on S¹ at σ = 2, printed": figures["delta"]["printed"],
         "δ(0.3) on S¹ at σ = 2, exact": figures["delta"]["exact"],
     }
-    return numbers | _utility_summary(figures["utility"])
+    return numbers | _checked_utility(figures["utility"])
 
 
-def _utility_summary(rows: dict[str, Any]) -> dict[str, float]:
+def _checked_utility(rows: dict[str, Any]) -> dict[str, float]:
     """Return the numbers of the panel on utility that expected.json checks.
 
     Parameters
     ----------
     rows : dict
-        The result of `utility`.
+        The result of `compare_utility`.
     """
     printed, corrected = rows["printed"], rows["corrected"]
     gaps = [
@@ -298,7 +298,7 @@ def replicate(
     return {"mean": float(np.mean(mu)), "min": min(mu), "max": max(mu)}
 
 
-def utility(
+def compare_utility(
     sigma: list[float], runs: int, m: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Return distances of private means to the means, for 10 points in a ball of S².
@@ -325,8 +325,8 @@ def utility(
     -------
     dict
         "sigma", "mu" (exact, one for each σ), "sensitivity", and for each calibration
-        the errors of both mechanisms (as `errors` returns them) and "ratio", Laplace
-        over Gaussian.
+        the errors of both mechanisms (as `distances_to_means` returns them) and
+        "ratio", Laplace over Gaussian.
     """
     sphere = Sphere(2)
     means = [frechet_mean(sphere, records) for records in ball_data(runs, rng)]
@@ -360,7 +360,7 @@ def utility(
         }
         for calibration, pair in laws.items():
             for kind, law in zip(KINDS, pair, strict=True):
-                result[calibration][kind].append(errors(law, means, rng))
+                result[calibration][kind].append(distances_to_means(law, means, rng))
 
     for calibration in CALIBRATIONS:
         rows = result[calibration]
@@ -424,7 +424,7 @@ def ball_data(runs: int, rng: np.random.Generator) -> np.ndarray:
     return np.stack([height, across * np.cos(angle), across * np.sin(angle)], axis=-1)
 
 
-def errors(
+def distances_to_means(
     law: RiemannianGaussian | RiemannianLaplace,
     means: list[np.ndarray],
     rng: np.random.Generator,
@@ -534,7 +534,7 @@ def _draw_utility(
     axes : Axes
         The panel to draw in.
     rows : dict
-        The result of `utility`.
+        The result of `compare_utility`.
     calibration : {"printed", "corrected"}
         Which calibration to draw.
     title : str

@@ -377,10 +377,13 @@ def true_delta_at_least(
         The threshold is measured from −2·C₁, in units of σ.
         """
         # The probability that one step exceeds it, without and with the record.
-        without = norm.sf(threshold)
-        with_record = without + (norm.sf(threshold - distance) - without) / n
+        without_record = norm.sf(threshold)
+        if_record_drawn = norm.sf(threshold - distance)
+        with_record = without_record + (if_record_drawn - without_record) / n
+
+        # The probability that any step exceeds it.
         any_with = -math.expm1(steps * math.log1p(-with_record))
-        any_without = -math.expm1(steps * math.log1p(-without))
+        any_without = -math.expm1(steps * math.log1p(-without_record))
         return float(any_with - math.exp(eps) * any_without)
 
     best = minimize_scalar(

@@ -175,7 +175,7 @@ IMAGE_EFFORT = Effort(1, 4, 3, 5)
 def one_shot_mean(
     manifold: Manifold, records: np.ndarray, center: np.ndarray, radius: float
 ) -> OneShotMechanism:
-    """Return the private Fréchet mean in one release as a function of the guarantee.
+    """Return the one-shot mechanism of a Fréchet mean, which releases it once.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def one_shot_mean(
 
 
 def spd(folder: Path | None = None, label: int = 0) -> Case:
-    """Return the Fréchet mean of covariance descriptors of PathMNIST (Figure 3a).
+    """Return the case of Figure 3a: the Fréchet mean of descriptors of PathMNIST.
 
     Descent starts at a multiple of the identity, between the ridge of the descriptors
     and 1/12, the variance of a uniform feature.
@@ -223,7 +223,7 @@ def spd(folder: Path | None = None, label: int = 0) -> Case:
 
 
 def sphere(folder: Path | None = None, digit: int = 0) -> Case:
-    """Return the leading eigenvector of MNIST's images of a digit (Figure 3b).
+    """Return the case of Figure 3b: the leading eigenvector of MNIST's images of a digit.
 
     Descent starts at the unit vector of equal entries.
 
@@ -253,7 +253,7 @@ def sphere(folder: Path | None = None, digit: int = 0) -> Case:
 
 
 def poincare(folder: Path | None = None) -> Case:
-    """Return the Fréchet mean of the embedded mammals (Figure 3c).
+    """Return the case of Figure 3c: the Fréchet mean of the embedded mammals.
 
     Descent starts away from the middle of the disc, where the tree's root was put.
 

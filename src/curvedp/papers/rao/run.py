@@ -155,13 +155,13 @@ def compose_budget(one: Guarantee, counts: list[int]) -> dict[str, Any]:
     """
     composed = [compose([one] * k) for k in counts]
     return {
-        "one": budget(one),
-        "composed": [budget(total) for total in composed],
+        "one": budget_numbers(one),
+        "composed": [budget_numbers(total) for total in composed],
         "epsilon": [finite_or_none(total.epsilon(DELTA)) for total in composed],
     }
 
 
-def budget(guarantee: Guarantee) -> Any:
+def budget_numbers(guarantee: Guarantee) -> Any:
     """Return the parameter of a guarantee, such as ε or μ; of mCDP a list of two.
 
     Parameters

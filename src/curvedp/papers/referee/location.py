@@ -264,20 +264,22 @@ def von_mises_fisher(kappa: float) -> dict[str, float]:
         that of Laplace noise at the same ε; and the largest log-ratio divided by ε for a
         recipe of local privacy that sets κ = ε, as if the sensitivity were 1.
     """
+    # Chords over angles: the report along x − x′ attains the chord.
     angles = np.array([0.01, 0.1, 0.5, 1.0, 2.0, 3.0])
-    # The report along x − x′ attains the chord.
     ratios = 2 * np.sin(angles / 2) / angles
+
+    # The mean angle of reports, by the midpoint rule.
     radii = (np.arange(20_000) + 0.5) * np.pi / 20_000
     weights = np.exp(kappa * (np.cos(radii) - 1)) * np.sin(radii)
     mean = float(radii @ weights / weights.sum())
     laplace = MetricLaplace(Sphere(2), kappa).expected_displacement
     # For local privacy all pairs of unit vectors count, whose chords go up to 2.
+    all_angles = np.linspace(0, np.pi, _ANGLES + 1)
+    longest_chord = float(2 * np.sin(all_angles / 2).max())
     return {
         "vMF, log-ratio per radian": float(ratios.max()),
         "vMF, mean angle over that of Laplace noise": mean / laplace,
-        "vMF with sensitivity 1 as local privacy, log-ratio over ε": float(
-            2 * np.sin(np.linspace(0, np.pi, _ANGLES + 1) / 2).max()
-        ),
+        "vMF with sensitivity 1 as local privacy, log-ratio over ε": longest_chord,
     }
 
 

@@ -267,7 +267,7 @@ def renyi_hyperbolic(order: float, t: float, d: float) -> float:
     return math.log(integral) / (order - 1)
 
 
-def harnack(order: float, t: float, d: float, lower: float) -> float:
+def wang_bound(order: float, t: float, d: float, lower: float) -> float:
     """Return Wang's bound (1997) on the Rényi divergence of two heat kernels.
 
     D_α ≤ αKd²/(2(1 − e^{−2Kt})) for Ric ≥ −K, and αd²/4t for K = 0. It follows from
@@ -309,13 +309,13 @@ def heat() -> dict[str, Any]:
     ):
         for t, d in cases:
             row = [
-                renyi(order, t, d) / harnack(order, t, d, lower) for order in _ORDERS
+                renyi(order, t, d) / wang_bound(order, t, d, lower) for order in _ORDERS
             ]
             rows[f"{name}, t = {t:g}, d = {d:g}"] = row
             ratios += row
     rows["largest ratio"] = max(ratios)
     rows["H³ by the bound for Ric ≥ 0, t = 1"] = max(
-        renyi_hyperbolic(order, 1.0, 0.3) / harnack(order, 1.0, 0.3, 0.0)
+        renyi_hyperbolic(order, 1.0, 0.3) / wang_bound(order, 1.0, 0.3, 0.0)
         for order in _ORDERS
     )
     return rows

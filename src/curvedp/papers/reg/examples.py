@@ -120,11 +120,7 @@ def storm_tracks(folder: Path | None) -> Example:
     with np.load(path, allow_pickle=False) as table:
         key, lat, lon, time = (table[name] for name in names)
 
-    # A public rule chooses one observation of each storm: it uses a fixed seed, and not
-    # the data.
-    _, first, count = np.unique(key, return_index=True, return_counts=True)
-    fractions = np.random.default_rng(0).random(len(first))
-    later = first + np.floor(fractions * count).astype(int)
+    first, later = _one_observation_per_storm(key)
     has_longitudes = np.isfinite(lon[later] + lon[first])
     later, first = later[has_longitudes], first[has_longitudes]
 
@@ -148,6 +144,26 @@ def storm_tracks(folder: Path | None) -> Example:
         "x_range": (0.0, 240.0),
     }
     return Example(sphere, hours, points, public)
+
+
+def _one_observation_per_storm(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of each storm's first observation, and of one that is chosen.
+
+    A public rule chooses it: the rule uses a fixed seed, and not the data.
+
+    Parameters
+    ----------
+    key : array of shape (n,)
+        The storm of each row; rows of one storm are in the order of time.
+
+    Returns
+    -------
+    first, chosen : arrays of int
+        One row for each storm.
+    """
+    _, first, count = np.unique(key, return_index=True, return_counts=True)
+    fractions = np.random.default_rng(0).random(len(first))
+    return first, first + np.floor(fractions * count).astype(int)
 
 
 def _place(lat: np.ndarray, lon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from curvedp.papers.reg.wine import (
     UNIT,
     error,
     first_wines,
-    ours,
+    private_line_errors,
 )
 from curvedp.papers.runner import Setting
 from curvedp.papers.style import (
@@ -111,7 +111,7 @@ def reg_table1(setting: Setting) -> tuple[dict[str, Any], Figure]:
     samples = sequential_sampler(Euclidean(4), t, Z, rng, draws, velocities=1)
     by_gradient = np.stack([samples.footpoints, samples.velocities[:, 0]], axis=1)
     displayed = _errors(displayed_line(t, Z, rng, 20_000), t, Z)
-    own_errors = ours(x, Y, draws)
+    own_errors = private_line_errors(x, Y, draws)
     figures: dict[str, Any] = {
         "least squares": error(_least_squares(x, Y), Y),
         "mean": 1.0,

@@ -566,7 +566,7 @@ def _draw_error_histogram(
     private_errors : array
         The mean absolute error of each of our private fits.
     """
-    bins = np.linspace(0, 0.2, 41)
+    bins = np.linspace(0, 0.2, 41).tolist()
     for law, values in sampled_errors.items():
         axes.hist(values, bins=bins, color=LAWS[law], alpha=0.6, label=LABELS[law])
     axes.axvline(fit_error, color=INK, label="fit, not private")

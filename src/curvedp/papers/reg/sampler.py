@@ -201,44 +201,114 @@ def sequential_sampler(
     scales, reaches = _scales(len(x), tau, norms, law, (eps_foot, eps_velocity))
 
     # First the footpoints, then the velocities at each of them.
-
-    def move_footpoint(p: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Return the points that geodesics from p with coordinates z lead to."""
-        return np.asarray(manifold.exp(p, manifold.from_coordinates(p, z)))
-
-    footpoints = _random_walk(
-        fit.footpoint[None],
-        foot_potential,
-        scales[0],
-        reaches[0],
-        m,
-        thin,
-        rng,
-        move_footpoint,
-        manifold.dim,
-    )[:, 0]
-
-    def move_velocity(v: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """Return velocities with tangent vectors of coordinates z added."""
-        return np.asarray(v + np.asarray(manifold.from_coordinates(footpoints, z)))
-
-    def potential_at_footpoints(v: np.ndarray) -> np.ndarray:
-        """Return the potential of one velocity at each drawn footpoint."""
-        return velocity_potential(footpoints, v)
-
-    start = np.asarray(manifold.transport(fit.footpoint, footpoints, fit.velocity))
-    drawn_velocities = _random_walk(
-        start,
-        potential_at_footpoints,
+    footpoints = _draw_footpoints(
+        manifold, fit, foot_potential, scales[0], reaches[0], m, thin, rng
+    )
+    drawn_velocities = _draw_velocities(
+        manifold,
+        fit,
+        footpoints,
+        velocity_potential,
         scales[1],
         reaches[1],
         n_velocities,
         thin,
         rng,
-        move_velocity,
-        manifold.dim,
     )
     return Samples(fit, footpoints, drawn_velocities.swapaxes(0, 1))
+
+
+def _draw_footpoints(
+    manifold: Sphere | Euclidean,
+    fit: GeodesicFit,
+    potential: Potential,
+    scale: float,
+    reach: float,
+    count: int,
+    thin: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw footpoints by a random walk that starts at the fitted one.
+
+    Parameters
+    ----------
+    manifold : Sphere or Euclidean
+        The manifold of the responses.
+    fit : GeodesicFit
+        The least-squares geodesic.
+    potential : callable
+        The potential of footpoints.
+    scale, reach, count, thin, rng
+        As in `_random_walk`.
+
+    Returns
+    -------
+    array of shape (count, *point_shape)
+        The footpoints.
+    """
+
+    def move(p: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """Return the points that geodesics from p with coordinates z lead to."""
+        return np.asarray(manifold.exp(p, manifold.from_coordinates(p, z)))
+
+    start = fit.footpoint[None]
+    return _random_walk(
+        start, potential, scale, reach, count, thin, rng, move, manifold.dim
+    )[:, 0]
+
+
+def _draw_velocities(
+    manifold: Sphere | Euclidean,
+    fit: GeodesicFit,
+    footpoints: np.ndarray,
+    potential: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    scale: float,
+    reach: float,
+    count: int,
+    thin: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw velocities at each footpoint by random walks that start at the fitted one.
+
+    Parameters
+    ----------
+    manifold : Sphere or Euclidean
+        The manifold of the responses.
+    fit : GeodesicFit
+        The least-squares geodesic.
+    footpoints : array of shape (m, *point_shape)
+        The footpoints, one for each walk.
+    potential : callable
+        The potential of velocities at footpoints.
+    scale, reach, count, thin, rng
+        As in `_random_walk`.
+
+    Returns
+    -------
+    array of shape (count, m, *point_shape)
+        The velocities.
+    """
+
+    def move(v: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """Return velocities with tangent vectors of coordinates z added."""
+        return np.asarray(v + np.asarray(manifold.from_coordinates(footpoints, z)))
+
+    def potential_at_footpoints(v: np.ndarray) -> np.ndarray:
+        """Return the potential of one velocity at each footpoint."""
+        return potential(footpoints, v)
+
+    start = np.asarray(manifold.transport(fit.footpoint, footpoints, fit.velocity))
+    return _random_walk(
+        start,
+        potential_at_footpoints,
+        scale,
+        reach,
+        count,
+        thin,
+        rng,
+        move,
+        manifold.dim,
+    )
 
 
 def _scales(

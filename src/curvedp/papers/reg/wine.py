@@ -47,7 +47,33 @@ def error(prediction: np.ndarray, Y: np.ndarray) -> float:
     return float(np.mean(((prediction - Y) / Y.std(axis=0)) ** 2))
 
 
-def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
+def _predict(x: np.ndarray, Y: np.ndarray, seed: int, **parameters: Any) -> np.ndarray:
+    """Return the predictions of a private line at the data, drawn from a seed.
+
+    Parameters
+    ----------
+    x, Y : array of shape (n,), array of shape (n, responses)
+        Alcohol and responses.
+    seed : int
+        The seed of the noise.
+    **parameters
+        The guarantee and the bounds of `PrivateGeodesicRegression`.
+    """
+    from curvedp import PrivateGeodesicRegression
+    from curvedp.geometry import Euclidean
+    from curvedp.randomness import GeneratorSource
+
+    # The data of a benchmark are public, and need no cryptographic source.
+    source = GeneratorSource(np.random.default_rng(seed))
+    model = PrivateGeodesicRegression(
+        Euclidean(Y.shape[1]), x_range=ALCOHOL, source=source, **parameters
+    )
+    return model.fit(x, Y).predict(x)
+
+
+def private_line_errors(
+    x: np.ndarray, Y: np.ndarray, repeats: int
+) -> dict[str, list[float]]:
     """Return the errors of this library's private lines.
 
     There are lines by descent at (2, 10⁻⁵), for one record replaced and for one added
@@ -67,19 +93,8 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     dict
         The errors of the lines, by the kind of guarantee.
     """
-    from curvedp import GDP, ApproxDP, PrivateGeodesicRegression, PureDP
-    from curvedp.geometry import Euclidean
+    from curvedp import GDP, ApproxDP, PureDP
     from curvedp.privacy import gaussian_profile, smallest_scale
-    from curvedp.randomness import GeneratorSource
-
-    def predict(responses: np.ndarray, seed: int, **parameters: Any) -> np.ndarray:
-        """Return the predictions of a private line, drawn from a seed."""
-        # The data of a benchmark are public, and need no cryptographic source.
-        source = GeneratorSource(np.random.default_rng(seed))
-        model = PrivateGeodesicRegression(
-            Euclidean(responses.shape[1]), x_range=ALCOHOL, source=source, **parameters
-        )
-        return model.fit(x, responses).predict(x)
 
     # A single response has half the length of four.
     of_four: dict[str, Any] = {"radius": 1.0, "speed": 3.0, "clip": 1.0}
@@ -94,14 +109,15 @@ def ours(x: np.ndarray, Y: np.ndarray, repeats: int) -> dict[str, list[float]]:
     def four_lines(seed: int) -> np.ndarray:
         """Return the predictions of four private lines, one for each response."""
         columns = [
-            predict(Y[:, [k]], 4 * seed + k, guarantee=pure, **of_one) for k in range(4)
+            _predict(x, Y[:, [k]], 4 * seed + k, guarantee=pure, **of_one)
+            for k in range(4)
         ]
         return np.concatenate(columns, axis=1)
 
     def errors_at(guarantee: Any) -> list[float]:
         """Return the error of each private line of all four responses."""
         return [
-            error(predict(Y, seed, guarantee=guarantee, **of_four), Y)
+            error(_predict(x, Y, seed, guarantee=guarantee, **of_four), Y)
             for seed in range(repeats)
         ]
 

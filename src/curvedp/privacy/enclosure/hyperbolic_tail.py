@@ -1,10 +1,10 @@
-"""A theorem that bounds δ(ε) of Gaussian noise on a hyperbolic space at all large ε. It
-says that δ(ε) <= δ_μ(ε) from some ε on, where δ_μ is the profile of N(0, 1) against
-N(μ, 1). Numbers are balls: numbers with a proved error bound.
+"""A theorem that bounds δ(ε) of Gaussian noise on a hyperbolic space, for all large ε, by
+the profile δ_μ of N(0, 1) against N(μ, 1). The noise has the scale s, its two centers
+are a distance D apart, and r, the *radius*, is the distance of an output from the first
+one, with the density ρ.
 
-The noise has the scale s, and its two centers are a distance D apart. The *radius* r of
-an output is its distance from the first center, and ρ the density of the radius. The
-proof is in docs/theory/exact-profiles.md, Theorem P2, "the tail with the angle".
+All numbers are balls: numbers with a proved error bound. The proof is in
+docs/theory/exact-profiles.md, Theorem P2, "the tail with the angle".
 """
 
 import math
@@ -73,10 +73,11 @@ class HyperbolicTail:
         return math.nextafter(float(eps.upper()), math.inf)
 
     def applies(self, mu: arb, r: arb) -> bool:
-        """Return whether δ <= δ_μ is proved for every ε >= (2rD + D²)/2s².
+        """Return whether δ(ε) <= δ_μ(ε) is proved for every ε >= (2rD + D²)/2s².
 
-        δ is at most the bound of `_log_delta_bound`. This bound is below δ_μ from r on
-        if it is below δ_μ at r and falls faster from there on. Comparisons of balls are
+        This ε belongs to the radius r. δ is at most the bound of `_log_delta_bound`.
+        The bound is below δ_μ from r on if it is below δ_μ at r and falls faster from
+        there on. Comparisons of balls are
         true only if they are certain. So the result is also False if the bound is not a
         number, which happens where the density ρ of the radius still increases.
 

@@ -65,7 +65,7 @@ class LevelAngle:
             self.sn_ratio_of_difference = sn_half_difference / self.sn_distance
             self.sn_ratio_of_sum = sn(self.k, self.half_sum) / self.sn_distance
 
-    def squares(self, r: acb, sn_r: acb, analytic: bool) -> HalfAngleSquares:
+    def half_angle_squares(self, r: acb, sn_r: acb, analytic: bool) -> HalfAngleSquares:
         """Return cos²(φ/2) and sin²(φ/2) of the angle φ at which the loss is t.
 
         Parameters
@@ -95,7 +95,7 @@ class LevelAngle:
         b_minus_r = self.b_square_minus_r_square / (b + r)
         return self._law_of_cosines(r, sn_r, b, b_minus_r)
 
-    def squares_for_far_lift(
+    def half_angle_squares_of_far_lift(
         self, r: acb, sn_r: acb, analytic: bool
     ) -> HalfAngleSquares:
         """Return the squares for the angle between an output and the far lift of η₂.

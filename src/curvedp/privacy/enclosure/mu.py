@@ -350,27 +350,60 @@ class MuEnclosure(DeltaEnclosure):
             if delta_a < delta_mu_at_b:
                 return True
 
-            # The gap δ_μ − chord and its slope, at the ends of 24 shorter intervals.
-            u_a = arb(a).exp()
-            u_b = arb(b).exp()
-            chord_slope = (delta_b - delta_a) / (u_b - u_a)
-            ends = [
-                u_a + (u_b - u_a) * i / _TANGENT_INTERVALS
-                for i in range(_TANGENT_INTERVALS + 1)
-            ]
-            gaps = []
-            for u in ends:
-                delta_mu, slope_of_delta_mu = gdp_delta_and_slope(mu, u.log())
-                chord = delta_a + chord_slope * (u - u_a)
-                gap = _Gap(delta_mu - chord, slope_of_delta_mu - chord_slope)
-                gaps.append(gap)
+            chord = _Chord.between(arb(a).exp(), delta_a, arb(b).exp(), delta_b)
+            return _lies_below_gdp(chord, mu)
 
-            # On each shorter interval the tangents at its ends bound the convex gap
-            # from below.
-            return all(
-                _is_positive_between(gaps[i], gaps[i + 1], ends[i + 1] - ends[i])
-                for i in range(_TANGENT_INTERVALS)
-            )
+
+class _Chord(NamedTuple):
+    """A straight line in u = e^ε between two points of a privacy profile."""
+
+    start: arb  # the first u
+    stop: arb  # the last u
+    height: arb  # of the line at `start`
+    slope: arb
+
+    @classmethod
+    def between(cls, u_a: arb, delta_a: arb, u_b: arb, delta_b: arb) -> "_Chord":
+        """Return the chord between the points (u_a, delta_a) and (u_b, delta_b)."""
+        return cls(u_a, u_b, delta_a, (delta_b - delta_a) / (u_b - u_a))
+
+    def height_at(self, u: arb) -> arb:
+        """Return the height of the chord at u."""
+        return self.height + self.slope * (u - self.start)
+
+
+def _lies_below_gdp(chord: _Chord, mu: arb) -> bool:
+    """Return whether a chord is proved to lie below the profile δ_μ of Gaussian DP.
+
+    As a function of u = e^ε, the gap δ_μ − chord is convex. On each of 24 shorter
+    intervals, its tangents at both ends bound it from below.
+
+    Parameters
+    ----------
+    chord : _Chord
+        The chord.
+    mu : arb
+        The parameter μ of Gaussian DP.
+
+    Returns
+    -------
+    bool
+        False says only that the tangents prove nothing.
+    """
+    length = chord.stop - chord.start
+    ends = [
+        chord.start + length * i / _TANGENT_INTERVALS
+        for i in range(_TANGENT_INTERVALS + 1)
+    ]
+    gaps = []
+    for u in ends:
+        delta_mu, slope_of_delta_mu = gdp_delta_and_slope(mu, u.log())
+        gap = _Gap(delta_mu - chord.height_at(u), slope_of_delta_mu - chord.slope)
+        gaps.append(gap)
+    return all(
+        _is_positive_between(gaps[i], gaps[i + 1], ends[i + 1] - ends[i])
+        for i in range(_TANGENT_INTERVALS)
+    )
 
 
 def _cumulative_interval_count(grid: Array, log_delta: Array, log_gdp: Array) -> Array:

@@ -35,7 +35,7 @@ class RadialDensity:
         self.mode = arb(noise.float_law.mode)
         self.sn_mode = sn(self.k, acb(self.mode))
 
-    def ratio(self, r: acb, sn_r: acb | None = None) -> acb:
+    def relative_density(self, r: acb, sn_r: acb | None = None) -> acb:
         """Return ρ(r)/ρ(m), the density relative to its peak.
 
         Parameters
@@ -77,7 +77,7 @@ class RadialDensity:
         slope = self._log_slope(arb(radius))
         if not slope > 0:
             return arb.pos_inf()
-        return (self._real_ratio(radius) / slope).upper()
+        return (self._real_relative_density(radius) / slope).upper()
 
     def mass_beyond(self, radius: float) -> arb:
         """Return an upper bound on ∫ρ/ρ(m) over all radii beyond a given one.
@@ -98,11 +98,11 @@ class RadialDensity:
         slope = self._log_slope(arb(radius))
         if not slope < 0:
             return arb.pos_inf()
-        return (self._real_ratio(radius) / -slope).upper()
+        return (self._real_relative_density(radius) / -slope).upper()
 
-    def _real_ratio(self, radius: float) -> arb:
+    def _real_relative_density(self, radius: float) -> arb:
         """Return ρ(radius)/ρ(m) as a real ball; the quadrature needs complex ones."""
-        return self.ratio(acb(radius)).real
+        return self.relative_density(acb(radius)).real
 
     def _log_slope(self, r: arb) -> arb:
         """Return (log ρ)′(r), the slope of the log density.

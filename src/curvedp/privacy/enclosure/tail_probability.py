@@ -251,7 +251,7 @@ class TailProbability:
         acb
             A ball around the ratio.
         """
-        return self.density.ratio(r)
+        return self.density.relative_density(r)
 
     def _fraction_integrand(self, r: acb, analytic: bool) -> acb:
         """Return ρ(r)/ρ(m) times the fraction of directions with a loss in the tail.
@@ -271,7 +271,7 @@ class TailProbability:
             A ball around the product.
         """
         sn_r = sn(self.noise.curvature_sign, r)
-        squares = self.level_angle.squares(r, sn_r, analytic)
+        squares = self.level_angle.half_angle_squares(r, sn_r, analytic)
         if not self.is_upper:
             squares = _supplement(squares)
         return self._density_times_fraction(r, sn_r, squares, analytic)
@@ -295,7 +295,7 @@ class TailProbability:
             A ball around the product.
         """
         sn_r = sn(self.noise.curvature_sign, r)
-        squares = self.level_angle.squares_for_far_lift(r, sn_r, analytic)
+        squares = self.level_angle.half_angle_squares_of_far_lift(r, sn_r, analytic)
         return self._density_times_fraction(r, sn_r, squares, analytic)
 
     def _density_times_fraction(
@@ -323,7 +323,7 @@ class TailProbability:
         acb
             A ball around the product.
         """
-        density = self.density.ratio(r, sn_r)
+        density = self.density.relative_density(r, sn_r)
         cos_square, sin_square = squares
         angle_exists = cos_square.real > 0 and sin_square.real > 0
         if not analytic and not angle_exists:

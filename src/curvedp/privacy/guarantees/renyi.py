@@ -94,8 +94,9 @@ class _GridRange(NamedTuple):
         _GridRange
             The interval, which may extend beyond this one.
         """
-        step = (self.high - self.low) / (_N_POINTS - 1)
-        center = self.low + (self.high - self.low) * index / (_N_POINTS - 1)
+        length = self.high - self.low
+        step = length / (_N_POINTS - 1)
+        center = self.low + length * index / (_N_POINTS - 1)
         return _GridRange(center - 2 * step, center + 2 * step)
 
 
@@ -626,9 +627,11 @@ def _chord_points(guarantee: DefinedByEpsilon) -> tuple[Array, Array]:
         The coordinates of the points.
     """
     delta = _CHORD_DELTAS
-    eps = np.append(guarantee._epsilon(delta[:-1]), 0.0)
+    eps = np.append(guarantee._epsilon(delta[:-1]), 0.0)  # the last δ is 1
 
     # ε(δ) decreases, and may be 0 at many of the last points. Only one of them is kept.
-    n_zeros = int(np.searchsorted(eps[::-1], 0.0, side="right"))
+    n_zeros = int(np.count_nonzero(eps <= 0))
     n_points = len(eps) - n_zeros + 1
-    return eps[:n_points][::-1], delta[:n_points][::-1]
+    used_eps = eps[:n_points]
+    used_delta = delta[:n_points]
+    return used_eps[::-1], used_delta[::-1]

@@ -43,7 +43,7 @@ class LossCoordinate:
         """
         return -self.max_loss * np.expm1(-w) if self.is_bounded else w
 
-    def of_loss(self, t: Array, distance_to_max: Array | None = None) -> Array:
+    def from_loss(self, t: Array, distance_to_max: Array | None = None) -> Array:
         """Return the coordinate w of a loss t: the inverse of `loss_at`.
 
         So that no digits are lost, the logarithm is computed from t/T below T/2, and

@@ -143,7 +143,7 @@ def _divide_into_intervals(
     end = np.concatenate([upper_edges[panel_of_eps], upper_edges])
 
     # The tail at the beginning of each interval says whether the interval matters.
-    log_tail, slope = table.log_tail_and_slope(table.coordinate.of_loss(begin), tail)
+    log_tail, slope = table.log_tail_and_slope(table.coordinate.from_loss(begin), tail)
     return _LossIntervals(begin, end, log_tail, slope)
 
 
@@ -238,7 +238,7 @@ def _integrate_over_intervals(
         # log P at the nodes; rows are intervals and columns are nodes.
         offset = length[:, None] * UNIT_NODES  # t − begin at the nodes
         t = begin[:, None] + offset
-        w = table.coordinate.of_loss(t, distance_to_max[:, None] - offset)
+        w = table.coordinate.from_loss(t, distance_to_max[:, None] - offset)
         log_tail = table.log_tail_at(w, tail)
 
         # The integrand, with the rows repeated for every ε that uses them.

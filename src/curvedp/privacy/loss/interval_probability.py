@@ -1,6 +1,7 @@
-"""The probability of an interval under the law of a random direction on a real projective
-space. In dimension d, the direction has a coordinate w in [−1, 1] whose image
-v = (1 + w)/2 has the law Beta(a, a), a = (d−1)/2.
+"""The probability of an interval |w + c| < R under the law of a random direction on a real
+projective space. In dimension d, the direction has a coordinate w in [−1, 1], and
+v = (1 + w)/2 has the law Beta(a, a) with a = (d−1)/2. In terms of v, the interval runs
+from `left_end` to `right_end`.
 """
 
 import math

@@ -97,7 +97,7 @@ def _extend_until_negligible(table: TailTable, growth: float) -> None:
 
 def _first_cells(table: TailTable) -> _Cells:
     """Return the cells between neighboring points of the grid of a table."""
-    grid_w = table.coordinate.of_loss(table.grid())
+    grid_w = table.coordinate.from_loss(table.grid())
     edges = np.unique(np.concatenate([table.series.edges, grid_w]))
     # If T is huge, the last loss of the grid is rounded to T, where w is infinite.
     edges = edges[edges <= table.series.edges[-1]]

@@ -1063,16 +1063,14 @@ def _solve_m_tanh_m(target: float) -> float:
     float
         The root m.
     """
-    # Doubled below, so that rounding cannot put it left of the root; it is never 0.
-    upper = target + math.sqrt(target) + NO_ABSOLUTE_ERROR
+    # Twice the bound, so that rounding cannot put it left of the root. It is never 0.
+    upper = 2 * (target + math.sqrt(target) + NO_ABSOLUTE_ERROR)
 
     def difference(m: float) -> float:
         """Return m·tanh m/target − 1."""
         return m * math.tanh(m) / target - 1.0
 
-    return float(
-        scipy.optimize.brentq(difference, 0.0, 2 * upper, xtol=NO_ABSOLUTE_ERROR)
-    )
+    return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=NO_ABSOLUTE_ERROR))
 
 
 def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:

@@ -178,7 +178,7 @@ class TabulatedLossLaw(TailTable):
             One logarithm for each t.
         """
         series_end = np.nextafter(self._series_of_second_law.end, 0.0)
-        w = np.minimum(self.coordinate.of_loss(t), series_end)
+        w = np.minimum(self.coordinate.from_loss(t), series_end)
         return self._series_of_second_law.value(w, 0) - t
 
     # ---- the loss at any real number, for sums of independent losses
@@ -295,7 +295,7 @@ class TabulatedLossLaw(TailTable):
 
         # The density −(d/dt) P₁(L > t) at |t|. By the chain rule it is −P·slope·dw/dt,
         # where P = P₁(L > t), and the slope is the derivative of log P in w.
-        w = self.coordinate.of_loss(magnitude)
+        w = self.coordinate.from_loss(magnitude)
         log_tail, slope = self.log_tail_and_slope(w, Tail.UPPER)
         dw_dt = self.coordinate.slope(self.max_loss - magnitude)
         with np.errstate(divide="ignore"):

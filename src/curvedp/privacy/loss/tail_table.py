@@ -205,7 +205,7 @@ class TailTable:
         array
             One logarithm <= 0 for each t.
         """
-        return self.log_tail_at(self.coordinate.of_loss(t), Tail.UPPER)
+        return self.log_tail_at(self.coordinate.from_loss(t), Tail.UPPER)
 
     def log_lower_tail(self, t: Array) -> Array:
         """Return log P₁(L <= t), the log lower tail of the loss L, from the table.
@@ -220,7 +220,7 @@ class TailTable:
         array
             One logarithm <= 0 for each t.
         """
-        return self.log_tail_at(self.coordinate.of_loss(t), Tail.LOWER)
+        return self.log_tail_at(self.coordinate.from_loss(t), Tail.LOWER)
 
     def log_tail_at(self, w: Array, tail: Tail) -> Array:
         """Return the logarithm of one tail of the loss, also beyond the table's end.
@@ -347,7 +347,7 @@ class TailTable:
         t = np.clip(eps, self.end, self.max_loss)
         distance_to_max = self.max_loss - t
         with np.errstate(divide="ignore"):
-            w = np.minimum(self.coordinate.of_loss(t), _EDGES_BEYOND_TABLE_W[-1])
+            w = np.minimum(self.coordinate.from_loss(t), _EDGES_BEYOND_TABLE_W[-1])
             log_tail, _ = self.log_tail_and_slope(w, tail)
             log_bound = np.log(error) + log_tail + np.log(distance_to_max) + (eps - t)
         return np.asarray(log_bound)
@@ -373,7 +373,7 @@ class TailTable:
             return np.zeros_like(eps)
 
         # How steeply log δ varies in w, and by how much w may be off.
-        w = self.coordinate.of_loss(eps)
+        w = self.coordinate.from_loss(eps)
         _, slope = self.log_tail_and_slope(w, Tail.UPPER)
         steepness = np.abs(slope) + 1
         with np.errstate(over="ignore", invalid="ignore"):
@@ -418,8 +418,8 @@ def _panel_edges_for_bounded_loss(
 
     w = np.concatenate(
         [
-            coordinate.of_loss(_edges_far_from_max(law)),
-            coordinate.of_loss(np.array(law.breakpoints)),
+            coordinate.from_loss(_edges_far_from_max(law)),
+            coordinate.from_loss(np.array(law.breakpoints)),
             [*_EDGES_NEAR_MAX_W, last_w],
         ]
     )

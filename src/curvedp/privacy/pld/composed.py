@@ -570,7 +570,7 @@ class ComposedPLD:
         rounded_mantissa = math.ceil(mantissa * 2**_WIDTH_BITS)
         return math.ldexp(rounded_mantissa, exponent - _WIDTH_BITS)
 
-    def _log_moment(self, tilt: float) -> tuple[float, float]:
+    def _log_moment(self, rate: float) -> tuple[float, float]:
         """Return κ(λ) = log E[e^{λL}] of the total privacy loss L, and κ′(λ).
 
         E is the mean over the privacy loss distribution. Both numbers come from the
@@ -578,8 +578,8 @@ class ComposedPLD:
 
         Parameters
         ----------
-        tilt : float
-            The exponent λ, which is the rate of a tilt.
+        rate : float
+            The exponent λ, the rate of a tilt.
 
         Returns
         -------
@@ -588,14 +588,15 @@ class ComposedPLD:
         slope : float
             κ′(λ), the mean loss of the tilted distribution.
         """
-        moments = [pld.log_moment(tilt) for pld in self._coarse_plds]
-
         # The losses are independent, so the logarithms of their moments add up. A
         # mechanism that is used several times counts as often.
-        counted_moments = list(zip(self._counts, moments, strict=True))
-        kappa = math.fsum(count * value for count, (value, _) in counted_moments)
-        slope = math.fsum(count * slope for count, (_, slope) in counted_moments)
-        return kappa, slope
+        kappas = []
+        slopes = []
+        for count, pld in zip(self._counts, self._coarse_plds, strict=True):
+            kappa, slope = pld.log_moment(rate)
+            kappas.append(count * kappa)
+            slopes.append(count * slope)
+        return math.fsum(kappas), math.fsum(slopes)
 
     def _tilt_at_entropy(self, rate: float, level: float, sign: float) -> Tilt:
         """Return the tilt at a given relative entropy from another tilt.

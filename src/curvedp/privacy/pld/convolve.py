@@ -34,9 +34,8 @@ Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 
 # From this many steps on, a power of a transform F is computed from F − 1.
 MANY_STEPS = 1 << 14
-_CELLS_SUMMED_BY_PARTS = (
-    1 << 12
-)  # grid cells on each side of loss 0 that are summed by parts
+# The number of grid cells on each side of loss 0 that are summed by parts.
+_CELLS_SUMMED_BY_PARTS = 1 << 12
 # Rounding errors that are charged, in units of UNIT_ROUNDOFF, with their lines in the
 # table below Theorem C2 (docs/theory/accounting.md), which proves them.
 TILT_ERROR = 4  # (c): a tilted mass, relative
@@ -138,37 +137,26 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         The masses at the grid indices 0, …, size − 1 (modulo `size`), with a bound on
         their errors.
     """
-    bits = size.bit_length() - 1  # size is 2^bits
-    product: ComplexArray | None = None  # the product of the powers of the transforms
-    kappas = []  # count·κ(λ), one number for each factor
-    # The logarithm of a bound on the values of this product, and a bound on the 2-norm
-    # of its errors, divided by √size and by the largest value.
+    # The product of the powers, the logarithm of a bound on its values, and the 2-norm of
+    # its errors, divided by √size and by the largest value. Relative errors add up.
+    product: ComplexArray | None = None
     log_largest_value = 0.0
     forward_error = 0.0
-    smallest_norm = math.inf  # the smallest 2-norm of the tilted masses of a factor
-
+    smallest_norm = math.inf
+    kappas = []  # one number for each factor
     for pld, count in factors:
-        # The transform of the tilted masses, to the power of their count.
-        own_kappa, masses = exponential_tilt(pld, rate)
-        wrapped_masses = _wrap_around(pld.index, masses, size)
-        norm = ERROR_SAFETY * math.sqrt(float(wrapped_masses @ wrapped_masses))
-        if count < MANY_STEPS:
-            power = _power_by_squaring(wrapped_masses, norm, count)
-        else:
-            power = _power_of_one_plus_z(pld.index, masses, count, size)
-
-        # The product so far, a bound on its values, and its error. The relative errors
-        # of the powers add up.
+        factor = _transform_factor(pld, count, rate, size)
+        power = factor.power
         product = power.values if product is None else product * power.values
-        total_mass = float(masses.sum()) * (1 + len(masses) * UNIT_ROUNDOFF)
-        log_largest_value += count * math.log(total_mass + power.transform_error)
+        log_largest_value += factor.log_largest_value
         forward_error += power.power_error
-        smallest_norm = min(smallest_norm, norm)
-        kappas.append(count * own_kappa)
+        smallest_norm = min(smallest_norm, factor.norm)
+        kappas.append(factor.kappa)
 
     assert product is not None
     largest_value = math.exp(min(log_largest_value, _LARGEST_EXPONENT))
     # The error of the inverse transform: docs/theory/accounting.md, Theorem C2 (f).
+    bits = size.bit_length() - 1  # size is 2^bits
     inverse_error = TRANSFORM_ERROR * bits * UNIT_ROUNDOFF * smallest_norm
     return TiltedConvolution(
         masses=scipy.fft.irfft(product, size),
@@ -176,6 +164,49 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         kappa_magnitude=math.fsum(map(abs, kappas)),
         error=ERROR_SAFETY * largest_value * (forward_error + inverse_error),
     )
+
+
+class _TransformedFactor(NamedTuple):
+    """The tilted masses of one distribution, transformed and raised to their count."""
+
+    power: _TransformPower
+    kappa: float  # count·κ(λ)
+    norm: float  # the 2-norm of the tilted masses, rounded up
+    log_largest_value: float  # the logarithm of a bound on the values of the power
+
+
+def _transform_factor(
+    pld: DiscretePLD, count: int, rate: float, size: int
+) -> _TransformedFactor:
+    """Tilt a distribution, transform it, and raise the transform to its count.
+
+    Parameters
+    ----------
+    pld : DiscretePLD
+        The privacy loss distribution of one mechanism.
+    count : int
+        How often the mechanism is used.
+    rate : float
+        The rate λ of the tilt.
+    size : int
+        The length of the transform, a power of 2.
+
+    Returns
+    -------
+    _TransformedFactor
+        The power of the transform, and bounds on its values and errors.
+    """
+    kappa, masses = exponential_tilt(pld, rate)
+    wrapped_masses = _wrap_around(pld.index, masses, size)
+    norm = ERROR_SAFETY * math.sqrt(float(wrapped_masses @ wrapped_masses))
+    if count < MANY_STEPS:
+        power = _power_by_squaring(wrapped_masses, norm, count)
+    else:
+        power = _power_of_one_plus_z(pld.index, masses, count, size)
+
+    total_mass = float(masses.sum()) * (1 + len(masses) * UNIT_ROUNDOFF)
+    log_largest_value = count * math.log(total_mass + power.transform_error)
+    return _TransformedFactor(power, count * kappa, norm, log_largest_value)
 
 
 def _power_by_squaring(masses: Array, norm: float, count: int) -> _TransformPower:

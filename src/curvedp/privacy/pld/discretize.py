@@ -121,7 +121,7 @@ class DiscretePLD:
         """The finite losses, increasing."""
         return np.asarray(self.index * self.width, np.float64)
 
-    def log_moment(self, tilt: float) -> tuple[float, float]:
+    def log_moment(self, rate: float) -> tuple[float, float]:
         """Return the logarithm of the moment Σ p·e^{λL}, and its derivative in λ.
 
         The sum runs over all finite losses L and their masses p. The logarithm is
@@ -129,8 +129,8 @@ class DiscretePLD:
 
         Parameters
         ----------
-        tilt : float
-            The exponent λ.
+        rate : float
+            The exponent λ, the rate of a tilt.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class DiscretePLD:
             κ′(λ): the mean loss if masses are multiplied by e^{λL}.
         """
         # Divide by the largest term, so that nothing overflows.
-        exponent = tilt * self.losses
+        exponent = rate * self.losses
         largest_exponent = float(exponent.max())
         weights = self.masses * np.exp(exponent - largest_exponent)
         total = float(weights.sum())

@@ -161,7 +161,8 @@ class PrivacyProfile(PrivacyCurve):
         """The parametric Rao distance: sensitivity·√(Fisher information).
 
         The Fisher information says how well one output locates the center of the noise.
-        The Rao distance bounds the Hellinger angle of two neighboring data sets.
+        The Rao distance bounds the Hellinger angle of the output distributions on two
+        neighboring data sets.
         """
 
     @property
@@ -307,11 +308,11 @@ class PrivacyProfile(PrivacyCurve):
 
     @cached_property
     def _mu_in_table(self) -> float:
-        """The smallest μ of Gaussian DP as far as the first table of the loss shows it.
+        """The smallest μ of Gaussian DP that the ε in the first table of the loss need.
 
-        It is the largest μ_ε over the ε in that table, where μ_ε is the μ at which the
-        profile of N(0, 1) against N(μ, 1) equals δ(ε). If the loss is unbounded, larger
-        ε are not yet covered. Then this is only a lower bound on `mu`.
+        It is the largest μ_ε over these ε, where μ_ε is the μ at which the profile of
+        N(0, 1) against N(μ, 1) equals δ(ε). If the loss is unbounded, larger ε are not
+        yet covered. Then this is only a lower bound on `mu`.
         """
         return self._largest_mu_on_interval(self._trusted_losses(0.0))
 

@@ -462,9 +462,8 @@ class ProductProfile(PrivacyProfile):
         a split (Δ₁, Δ₂) of Δ is maximal if the Δᵢ are proportional to the cᵢ. Then it
         is Δ(2|c| − Δ)/2σ², where |c| = √(Σcᵢ²) is the diameter of the product.
         """
-        if self._has_flat_factor or any(
-            curvature < 0 for curvature, _ in self._curved_factors
-        ):
+        is_compact = all(math.isfinite(diameter) for diameter in self._part_diameters)
+        if not is_compact:
             return math.inf
         diameter = math.hypot(*self._part_diameters)
         length = self.sensitivity
@@ -516,7 +515,8 @@ class ProductProfile(PrivacyProfile):
     @property
     def space(self) -> str:
         """The name of the product, for messages."""
-        if sorted(self.factors) == [(-0.5, 2), (0.0, 1)]:
+        plane_and_line = [(-0.5, 2), (0.0, 1)]  # SPD(2) is their product
+        if sorted(self.factors) == plane_and_line:
             return "SPDAffineInvariant(2)"
         names = [
             f"dimension {dim} curvature {curvature:g}"

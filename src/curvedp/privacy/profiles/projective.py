@@ -57,8 +57,11 @@ class ProjectiveProfile(RadialProfile):
     def __post_init__(self) -> None:
         """Validate the space, the sensitivity and the range that floats can resolve."""
         super().__post_init__()
+        self._validate_names_and_dim()
+        self._validate_lengths()
 
-        # Check the names of the noise and of the space.
+    def _validate_names_and_dim(self) -> None:
+        """Check the names of the noise and of the space, and its dimension."""
         kind_is_valid = self.kind in ("gaussian", "laplace")
         field_is_valid = self.field in ("real", "complex")
         if not (kind_is_valid and field_is_valid):
@@ -67,7 +70,7 @@ class ProjectiveProfile(RadialProfile):
                 "'laplace', and field 'real' or 'complex'"
             )
 
-        # Check the dimension. A complex space has an even real dimension.
+        # A complex space has an even real dimension.
         smallest_dim = 2 if self.field == "real" else 4
         dim = _validate.integer("dim", self.dim, smallest_dim)
         if self.field == "complex" and dim % 2:
@@ -75,7 +78,8 @@ class ProjectiveProfile(RadialProfile):
                 "of a complex space must be even", parameter="dim", value=self.dim
             )
 
-        # Check that lengths are at most the diameter, and in the range of doubles.
+    def _validate_lengths(self) -> None:
+        """Check that lengths are at most the diameter, and that doubles resolve them."""
         root = math.sqrt(_validate.positive("curvature", self.curvature))
         diameter = HALF_PI / root
         if self.sensitivity > diameter * (1 + THREE_ROUNDINGS):

@@ -15,6 +15,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from curvedp.numerics.directed_rounding import Array, bracket_sign_change
 from curvedp.numerics.log_space import log_complement
@@ -82,34 +83,51 @@ class TradeoffCurve:
         LogErrors
             Both logarithms for each α.
         """
-        table, is_left = self.table, self.is_left
-        w_below, w_above = self._bracket_threshold()
-
         # Of the two ends of the bracket, take the one with the smaller β.
-        threshold = table.loss_at(np.where(is_left, w_below, w_above))
+        w_below, w_above = self._bracket_threshold()
+        threshold = self.table.loss_at(np.where(self.is_left, w_below, w_above))
 
-        # β from the tail that is not equal to α, lowered by the error of the table.
-        log_lower_tail = table.log_lower_tail(threshold)
-        log_second_tail = table.log_upper_tail_of_second_law(threshold)
-        log_beta = np.where(is_left, log_lower_tail, log_second_tail)
-        log_beta = log_beta + math.log1p(-self.relative_error)
         # If the loss has an atom at its maximum, P₁(L <= t) may stay below α up to the
         # end of the table. Then no test of the form L > t has an error that small.
-        is_reached = is_left | (self._lower_tail_deficit(w_above) <= 0)
+        is_reached = self.is_left | (self._lower_tail_deficit(w_above) <= 0)
+        errors = self._log_errors_at(threshold, is_reached)
+        if math.isfinite(self.table.max_loss):
+            errors = self._raise_to_pure_dp_lines(errors, pure_epsilon)
+        return errors._replace(log_complement=np.minimum(errors.log_complement, 0.0))
+
+    def _log_errors_at(
+        self, threshold: Array, is_reached: NDArray[np.bool_]
+    ) -> LogErrors:
+        """Return log β and log(1 − β) of the tests with given thresholds.
+
+        β is the tail that is not equal to α. It is lowered, and 1 − β raised, by the
+        error of the table.
+
+        Parameters
+        ----------
+        threshold : array
+            The threshold t for each α.
+        is_reached : array of bool
+            Whether there is such a test; otherwise β is 0.
+
+        Returns
+        -------
+        LogErrors
+            Both logarithms for each α.
+        """
+        log_lower_tail = self.table.log_lower_tail(threshold)
+        log_second_tail = self.table.log_upper_tail_of_second_law(threshold)
+        log_beta = np.where(self.is_left, log_lower_tail, log_second_tail)
+        log_beta = log_beta + math.log1p(-self.relative_error)
         log_beta = np.where(is_reached, log_beta, -math.inf)
 
-        # 1 − β, raised by the same error.
-        log_upper_tail = table.log_upper_tail(threshold)
+        log_upper_tail = self.table.log_upper_tail(threshold)
         log_complement_of_beta = np.where(
-            is_left,
+            self.is_left,
             log_upper_tail + math.log1p(self.relative_error),
             log_complement(log_beta),
         )
-
-        errors = LogErrors(log_beta, log_complement_of_beta)
-        if math.isfinite(table.max_loss):
-            errors = self._raise_to_pure_dp_lines(errors, pure_epsilon)
-        return errors._replace(log_complement=np.minimum(errors.log_complement, 0.0))
+        return LogErrors(log_beta, log_complement_of_beta)
 
     def _bracket_threshold(self) -> tuple[Array, Array]:
         """Return two coordinates w between which the threshold t lies, for each α.
