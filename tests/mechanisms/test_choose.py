@@ -1,5 +1,6 @@
 """The choice of a mechanism: what is kept from one data set to the next."""
 
+import dataclasses
 from contextlib import suppress
 
 import numpy as np
@@ -15,12 +16,40 @@ from curvedp.geometry import (
     Torus,
     frechet_mean,
 )
+from curvedp.mechanisms import GaussianMechanism
 from curvedp.privacy import GDP, PureDP
-from curvedp.release import choose
+from curvedp.release import choose, predict
 from curvedp.release.choose import mechanism_options
+from curvedp.release.rebuild import rebuild_mechanism
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 from support.randomness import seeded_source
+
+
+def test_the_error_of_a_rebuilt_mechanism_is_not_simulated_again(monkeypatch):
+    """Every fit asks for it: its certificate is new, and its public numbers are not."""
+    M, simulated = SPDAffineInvariant(2), []
+    real = predict._simulate_on
+    monkeypatch.setattr(
+        predict,
+        "_simulate_on",
+        lambda *arguments: simulated.append(1) or real(*arguments),
+    )
+    mechanism = GaussianMechanism.calibrate(FrechetMean(M, None, 0.6, 47), GDP(1.0))
+    error = predict.predicted_error(mechanism)
+    assert len(simulated) == 1
+
+    certificate = mechanism.release(M.origin).certificate
+    assert predict.predicted_error(rebuild_mechanism(certificate)) == error
+    assert len(simulated) == 1
+
+    # Another number of the noise or of the statistic is another mechanism.
+    noisier = dataclasses.replace(mechanism, sigma=2 * mechanism.sigma)
+    assert predict.predicted_error(noisier) > 1.5 * error
+    assert len(simulated) == 2
+    wider = dataclasses.replace(mechanism, statistic=FrechetMean(M, None, 0.7, 47))
+    predict.predicted_error(wider)
+    assert len(simulated) == 3
 
 
 def test_a_ranking_is_kept_for_the_same_public_parameters_and_no_others(monkeypatch):

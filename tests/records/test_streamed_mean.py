@@ -26,7 +26,7 @@ from curvedp.geometry.frechet_mean.backends.chunks import (
 )
 from curvedp.geometry.frechet_mean.error_bound import solver_error
 from curvedp.geometry.frechet_mean.public_ball import PublicBall
-from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
+from curvedp.numerics.spd3 import InverseFactor, lower_entries, whitened_logs
 from support.rough_records import cloud
 
 SPACES = [
@@ -120,14 +120,14 @@ def test_logarithms_of_tensors_without_eigenvectors(spread):
     p = M.exp(np.eye(3), M.from_coordinates(np.eye(3), 0.4 * rng.normal(size=6)))
     X = np.asarray(M.exp(p, M.from_coordinates(p, spread * rng.normal(size=(4000, 6)))))
     X[0] = p
-    logs = whitened_logs(Factor.of(p), lower_entries(X)[0])
+    logs = whitened_logs(InverseFactor.of(p), lower_entries(X)[0])
     Z, found = M.to_coordinates(p, M.log(p, X)), np.stack(logs.coordinates, axis=1)
     error = np.linalg.norm(found - Z, axis=1)[logs.is_accurate]
     assert logs.is_accurate.mean() > 0.9
     assert error.max() <= 2e-12 * max(1.0, np.linalg.norm(Z, axis=1).max())
     with np.errstate(invalid="ignore"):
         assert not whitened_logs(
-            Factor.of(p), lower_entries(-X[:9])[0]
+            InverseFactor.of(p), lower_entries(-X[:9])[0]
         ).is_accurate.any()
 
 

@@ -1,4 +1,7 @@
-"""Where points live: manifolds with exact, batched, array-library-agnostic kernels."""
+"""Manifolds, the spaces that records live on, and means of records on them. Every manifold
+has the same kernels (`exp`, `log`, `dist`, …), which take batches of points in an array
+of any library.
+"""
 
 from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.frechet_mean.error_bound import mean_error_bound

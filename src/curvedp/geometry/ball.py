@@ -119,6 +119,8 @@ def _convert_center_and_records(
 ) -> tuple[Any, Array, Array]:
     """Convert a center and records to floating-point arrays of one library; check them.
 
+    `project_to_ball` calls it first. A list becomes a NumPy array.
+
     Parameters
     ----------
     M : Manifold
@@ -547,6 +549,8 @@ def _where_points(
 ) -> Array:
     """Choose between points: return `points` where the mask holds, `others` elsewhere.
 
+    This is `xp.where` with one truth value for each point.
+
     Parameters
     ----------
     xp : module
@@ -592,6 +596,8 @@ def _as_floating(
     xp: Any, name: str, x: Array, M: Manifold, on_device: Any = None
 ) -> Array:
     """Return the argument as an array of floats whose last axes fit the manifold.
+
+    Every public function of this module converts its arguments by this function.
 
     Parameters
     ----------

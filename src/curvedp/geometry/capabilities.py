@@ -84,6 +84,8 @@ class OriginIsometry(Manifold):
     def _move(self, start: Array, end: Array, X: Array) -> Array:
         """Move points so that normal coordinates at `start` become those at `end`.
 
+        `move_to_origin` and `move_from_origin` are this map, in the two directions.
+
         Parameters
         ----------
         start, end : arrays of shape point_shape
@@ -166,6 +168,8 @@ def move_to_origin(M: Manifold, center: Array, X: Array) -> Array:
 
 def move_from_origin(M: Manifold, center: Array, X: Array) -> Array:
     """Move points by the inverse of `move_to_origin` for the same center.
+
+    Results that were computed near the origin are brought back by it.
 
     Parameters
     ----------
@@ -401,13 +405,13 @@ class EmbeddedMean(Manifold):
 
         Parameters
         ----------
-        z : array of shape (..., k)
-            Vectors of the Euclidean space of `embed`.
+        z : array of shape (k,)
+            A vector of the Euclidean space of `embed`.
 
         Returns
         -------
-        array of shape (..., *point_shape)
-            The points (NumPy).
+        array of shape point_shape
+            The point (NumPy).
         """
 
 

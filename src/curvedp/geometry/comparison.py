@@ -254,15 +254,17 @@ def hessian_along_step(
     spectrum = manifold.jacobi_spectrum
     assert spectrum  # the curvature is positive
 
-    # `across` is h(m), the mean of angle·cot(angle) over the D − 1 curvatures.
-    across: Any = 0.0
+    # h(m), the mean of angle·cot(angle) over the D − 1 curvatures.
+    hessian_across: Any = 0.0
     for curvature, multiplicity in spectrum:
         angle = np.clip(sqrt(curvature) * root_mean_square, _SMALLEST_ANGLE, pi / 2)
-        across = across + multiplicity / (manifold.dim - 1) * angle / np.tan(angle)
+        weight = multiplicity / (manifold.dim - 1)
+        hessian_across = hessian_across + weight * angle / np.tan(angle)
 
-    # `step_share` is |g|²/m² and `share_along` is s²/m², with an m that is not 0.
-    smallest_length = _SMALLEST_ANGLE / sqrt(max(kappa for kappa, _ in spectrum))
+    # |g|²/m² and s²/m², with an m that is not 0.
+    largest_curvature = max(curvature for curvature, _ in spectrum)
+    smallest_length = _SMALLEST_ANGLE / sqrt(largest_curvature)
     distance = np.maximum(root_mean_square, smallest_length)
     step_share = np.minimum(np.asarray(step_length) / distance, 1.0) ** 2
     share_along = step_share + (1 - step_share) / manifold.dim
-    return np.asarray(across + (1 - across) * share_along)
+    return np.asarray(hessian_across + (1 - hessian_across) * share_along)

@@ -153,9 +153,9 @@ class BallFloatSet(FloatSet):
         """
         xp = namespace(z)
         length = euclidean_norm(xp, z)
-        outside = length > self.ball_radius
-        shrunk = self.ball_radius / xp.where(outside, length, 1.0)
-        return xp.where(outside, shrunk, xp.ones_like(length))
+        is_outside = length > self.ball_radius
+        factor = self.ball_radius / xp.where(is_outside, length, 1.0)
+        return xp.where(is_outside, factor, xp.ones_like(length))
 
     def safe_radius_within(self, radius: float) -> float:
         """Return min(radius, ball_radius): both balls are about the origin."""
@@ -181,6 +181,8 @@ class ProductFloatSet(FloatSet):
 
     def _split(self, z: Array) -> list[tuple[FloatSet, Array]]:
         """Split normal coordinates of the product into those of its factors.
+
+        Each factor then treats its own part.
 
         Parameters
         ----------

@@ -666,6 +666,9 @@ def orthogonal_square(z: np.ndarray) -> np.ndarray:
 def check_manifold(manifold: Any) -> Manifold:
     """Return the argument if it is a manifold, and refuse it otherwise.
 
+    Public functions call it on their argument `manifold`, to refuse anything else with
+    a clear message.
+
     Parameters
     ----------
     manifold : object

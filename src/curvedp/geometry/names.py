@@ -21,6 +21,8 @@ _MOST_NUMBERS = 10**7
 def parse_manifold(text: str) -> Manifold:
     """Return the manifold that a name describes; `manifold_name` is the inverse.
 
+    Command lines and certificates state manifolds by such names.
+
     Parameters
     ----------
     text : str
@@ -119,7 +121,7 @@ def _parse(text: str) -> Manifold:
     largest = max(whole_numbers, default=0)
     if largest > _MOST_NUMBERS:
         raise _too_large(text, f"at least {largest:.4g}")
-    return _build(manifold_kinds.find(kind), *numbers)
+    return _cached_manifold(manifold_kinds.find(kind), *numbers)
 
 
 def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
@@ -156,7 +158,7 @@ def _parse_numbers(text: str, kind: str, sizes: str) -> list[float]:
             kind_of_number = "any" if field.type is float else "a whole"
             descriptions.append(f"{kind_of_number} number for {field.name}")
         raise ParameterError(
-            f"must be {_form(kind)} with {', '.join(descriptions)}",
+            f"must be {_form_of_name(kind)} with {', '.join(descriptions)}",
             parameter="manifold",
             value=text,
         ) from None
@@ -185,7 +187,7 @@ def manifold_name(M: Manifold) -> str:
 
 
 @lru_cache(maxsize=64)
-def _build(cls: type[Manifold], *sizes: float) -> Manifold:
+def _cached_manifold(cls: type[Manifold], *sizes: float) -> Manifold:
     """Return cls(*sizes), the same instance for the same arguments.
 
     A certificate names its manifold in several places. With one instance the constants
@@ -263,26 +265,26 @@ def _split_factors(text: str, factors: str) -> list[str]:
         If a parenthesis is closed that was not opened.
     """
     names = []
-    depth = 0
-    start = 0
+    start_of_name = 0
+    n_open_parentheses = 0
     for i, character in enumerate(factors):
         if character == "(":
-            depth += 1
+            n_open_parentheses += 1
         elif character == ")":
-            depth -= 1
-        if depth < 0:
+            n_open_parentheses -= 1
+        if n_open_parentheses < 0:
             raise ParameterError(
                 "has unbalanced parentheses", parameter="manifold", value=text
             )
 
-        is_before_name = factors[i + 1 :].lstrip()[:1].isalpha()
-        if character == "," and depth == 0 and is_before_name:
-            names.append(factors[start:i])
-            start = i + 1
-    return [*names, factors[start:]]
+        is_before_letter = factors[i + 1 :].lstrip()[:1].isalpha()
+        if character == "," and n_open_parentheses == 0 and is_before_letter:
+            names.append(factors[start_of_name:i])
+            start_of_name = i + 1
+    return [*names, factors[start_of_name:]]
 
 
-def _form(kind: str) -> str:
+def _form_of_name(kind: str) -> str:
     """Return what names of a kind look like, such as ``stiefel:m,r``.
 
     Parameters
@@ -301,5 +303,5 @@ def _form(kind: str) -> str:
 
 def _known_names() -> str:
     """Return the forms of all names that `parse_manifold` knows, for error messages."""
-    forms = ", ".join(_form(kind) for kind in sorted(manifold_kinds.names()))
+    forms = ", ".join(_form_of_name(kind) for kind in sorted(manifold_kinds.names()))
     return f"one of {forms}, product(name,name,...)"

@@ -214,7 +214,9 @@ def detach(X: Any) -> Any:
 
 
 def is_on_accelerator(X: Any) -> bool:
-    """Say whether an array states by the DLPack protocol that it is not in host memory.
+    """Return whether an array says, by the DLPack protocol, that it is on another device.
+
+    Means of such records are computed where the records lie.
 
     Parameters
     ----------
@@ -259,6 +261,8 @@ def to_host(X: Any) -> np.ndarray:
 
 def double_precision(X: Array) -> AbstractContextManager[Any]:
     """Return a context in which JAX, if X is its array, has double precision.
+
+    JAX computes in single precision unless it is told otherwise.
 
     Parameters
     ----------

@@ -50,7 +50,9 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
 
 @cache
 def jitted(function: Callable[..., Any]) -> Any:
-    """Return the function compiled by JAX; arguments `M` and `grid` are static.
+    """Return the function compiled by JAX, once for each shape of its arguments.
+
+    Its arguments `M` and `grid` are no arrays: another value of them compiles it again.
 
     Parameters
     ----------
@@ -100,6 +102,8 @@ def repeat_while(
 
 def constant(x: Any) -> Any:
     """Return x cut off from differentiation where its library differentiates.
+
+    Iterations that need not be differentiated step by step start from such a copy.
 
     Parameters
     ----------
@@ -157,6 +161,8 @@ def custom_jvp(
     value: Callable[..., Any], rule: Callable[[Any, Any], Any], *arrays: Any
 ) -> Any:
     """Evaluate a function whose derivative is stated by hand, for JAX.
+
+    Use it where the chain rule would lose digits, or divide by 0.
 
     Parameters
     ----------

@@ -91,6 +91,8 @@ def round_down(x: Any, relative: float = 0.0) -> Any:
 def round_fraction(exact: Fraction, *, up: bool) -> float:
     """Round an exact number to a neighboring float, upwards or downwards.
 
+    Bounds that are computed in exact fractions become floats by it, on the safe side.
+
     Parameters
     ----------
     exact : Fraction
@@ -118,6 +120,8 @@ def round_fraction(exact: Fraction, *, up: bool) -> float:
 
 def round_root(exact: Fraction, power: int = 2, *, up: bool) -> float:
     """Round exact^(1/power) to a neighboring float.
+
+    Bounds on lengths are roots of exact sums of squares.
 
     Parameters
     ----------

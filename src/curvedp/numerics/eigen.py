@@ -38,6 +38,9 @@ _NEWTON_STEPS = 3
 def eigh(A: Array) -> tuple[Array, Array]:
     """Return the eigenvalues and the orthonormal eigenvectors of symmetric matrices.
 
+    Nearly every kernel on symmetric matrices calls it. For small matrices it is much
+    faster than the eigensolver of an array library.
+
     Parameters
     ----------
     A : array, shape (..., m, m)
@@ -51,46 +54,50 @@ def eigh(A: Array) -> tuple[Array, Array]:
     eigenvectors : array, shape (..., m, m)
         The eigenvectors, as columns.
     """
-
-    def rule(
-        arrays: tuple[Array], changes: tuple[Array]
-    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """Return the eigen-system and its first-order change, for JAX.
-
-        A changes by dA. With the eigenvalues λ, the eigenvectors U and E = UᵀdA·U, λᵢ
-        changes by Eᵢᵢ. Off the diagonal, E is divided by the gaps λⱼ − λᵢ, and U changes
-        by U times the result. This is infinite where eigenvalues repeat.
-
-        Parameters
-        ----------
-        arrays : tuple of one array
-            A.
-        changes : tuple of one array
-            dA, symmetric.
-
-        Returns
-        -------
-        values : tuple of two arrays
-            The eigenvalues and the eigenvectors.
-        value_changes : tuple of two arrays
-            Their changes.
-        """
-        xp = namespace(A)
-        eigenvalues, vectors = _eigh(*arrays)
-        change_in_eigenbasis = vectors.mT @ changes[0] @ vectors
-        differences = eigenvalues[..., None, :] - eigenvalues[..., :, None]
-        is_diagonal = xp.eye(A.shape[-1], dtype=bool)
-        gap = xp.where(is_diagonal, xp.inf, differences)
-        value_change = xp.linalg.diagonal(change_in_eigenbasis)
-        vector_change = vectors @ (change_in_eigenbasis / gap)
-        return (eigenvalues, vectors), (value_change, vector_change)
-
-    eigenvalues, vectors = custom_jvp(_eigh, rule, A)
+    eigenvalues, vectors = custom_jvp(_eigh, _eigh_with_change, A)
     return eigenvalues, vectors
+
+
+def _eigh_with_change(
+    arrays: tuple[Array], changes: tuple[Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return the eigen-system of A and its first-order change, for JAX.
+
+    A changes by dA. With the eigenvalues λ, the eigenvectors U and E = UᵀdA·U, λᵢ changes
+    by Eᵢᵢ. Off the diagonal, E is divided by the gaps λⱼ − λᵢ, and U changes by U times
+    the result. This is infinite where eigenvalues repeat.
+
+    Parameters
+    ----------
+    arrays : tuple of one array
+        A, symmetric matrices.
+    changes : tuple of one array
+        dA, symmetric.
+
+    Returns
+    -------
+    values : tuple of two arrays
+        The eigenvalues and the eigenvectors.
+    value_changes : tuple of two arrays
+        Their changes.
+    """
+    (A,) = arrays
+    (dA,) = changes
+    xp = namespace(A)
+    eigenvalues, vectors = _eigh(A)
+    change_in_eigenbasis = vectors.mT @ dA @ vectors
+    differences = eigenvalues[..., None, :] - eigenvalues[..., :, None]
+    is_diagonal = xp.eye(A.shape[-1], dtype=bool)
+    gap = xp.where(is_diagonal, xp.inf, differences)
+    value_change = xp.linalg.diagonal(change_in_eigenbasis)
+    vector_change = vectors @ (change_in_eigenbasis / gap)
+    return (eigenvalues, vectors), (value_change, vector_change)
 
 
 def _eigh(A: Array) -> tuple[Array, Array]:
     """Return the eigen-system of symmetric matrices, without a derivative of its own.
+
+    `eigh` adds the derivative.
 
     Parameters
     ----------
@@ -315,6 +322,9 @@ def _traceless_scaled(
 ) -> _TracelessMatrix:
     """Return A − (tr A/3)·I, divided by its largest entry in modulus, for symmetric A.
 
+    The closed form for eigenvalues is simplest for matrices whose eigenvalues add up to
+    0.
+
     Parameters
     ----------
     xp : namespace
@@ -424,6 +434,9 @@ def _largest_adjugate_column(
     xp: Any, B: _TracelessMatrix, eigenvalue: Array
 ) -> Vector3:
     """Return the column of the adjugate of B − λI that has the largest diagonal entry.
+
+    If λ is an eigenvalue, this column is a multiple of the eigenvector, with the most
+    digits.
 
     Parameters
     ----------

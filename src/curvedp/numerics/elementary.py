@@ -85,6 +85,28 @@ def dot(xp: Any, u: Array, v: Array) -> Array:
     return xp.vecdot(u, v)
 
 
+def column_and_row(x: Array, y: Array) -> tuple[Array, Array]:
+    """Return x as a column and y as a row, which broadcast to all pairs (xᵢ, yⱼ).
+
+    Functions of pairs of eigenvalues take them in this form.
+
+    Parameters
+    ----------
+    x : array, shape (..., m)
+        Numbers along the last axis.
+    y : array, shape (..., n)
+        Other numbers, or the same.
+
+    Returns
+    -------
+    column : array, shape (..., m, 1)
+        x.
+    row : array, shape (..., 1, n)
+        y.
+    """
+    return x[..., :, None], y[..., None, :]
+
+
 def columns(x: Array) -> Array:
     """Return the same array, laid out by columns in memory if that makes loops faster.
 

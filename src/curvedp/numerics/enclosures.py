@@ -324,6 +324,9 @@ class FloatBall:
     def round(self, grid: int) -> tuple[np.ndarray, np.ndarray]:
         """Round to a grid of spacing 2^−grid, where the balls decide it.
 
+        Releases round noise to a grid. Numbers that are not certain are computed again
+        with more bits.
+
         Parameters
         ----------
         grid : int
@@ -427,6 +430,8 @@ if sys.platform != "win32":
 def arb_array(x: Any) -> np.ndarray:
     """Return floats, taken exactly, as an object array of Arb balls.
 
+    Formulas for balls then run with Arb balls, which have as many bits as needed.
+
     Parameters
     ----------
     x : array_like
@@ -491,8 +496,9 @@ def round_arb(x: arb, grid: int) -> int | None:
         return (1 if x > 0 else -1) << (1023 + grid)
     if not x.is_finite():
         return None
-    scaled_plus_half = x * arb((1, grid)) + arb((1, -1))
-    nearest = scaled_plus_half.floor().unique_fmpz()
+    scaled = x * arb((1, grid))
+    half = arb((1, -1))
+    nearest = (scaled + half).floor().unique_fmpz()
     return None if nearest is None else int(nearest)
 
 

@@ -109,6 +109,8 @@ class FixedPoint:
 def _rounded_quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
     """Return total·2^−exponent/n of Python integers, correctly rounded.
 
+    Python divides integers of any size with a single rounding.
+
     Parameters
     ----------
     total : array of Python int

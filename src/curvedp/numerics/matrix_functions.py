@@ -34,7 +34,7 @@ from array_api_compat import device, is_jax_namespace
 from curvedp.numerics.arrays import Array, like, namespace
 from curvedp.numerics.autodiff import constant, custom_jvp, differentiable
 from curvedp.numerics.eigen import eigh
-from curvedp.numerics.elementary import safe_sqrt
+from curvedp.numerics.elementary import column_and_row, safe_sqrt
 
 
 def norm(v: Array) -> Array:
@@ -132,6 +132,8 @@ def det(x: Array) -> Array:
 def skew_eigen(W: Array) -> tuple[Array, Array]:
     """Return the eigen-system of skew-symmetric matrices.
 
+    Exponentials of skew matrices, which are rotations, are computed from it.
+
     Parameters
     ----------
     W : array, shape (..., n, n)
@@ -204,7 +206,7 @@ def sym_function(
     array, shape (..., m, m)
         f(A) = U·diag(values)·Uᵀ.
     """
-    value = (U * values[..., None, :]) @ U.mT
+    value = from_spectrum(values, U)
     if not differentiable(A):
         return value
     E = A - constant(A)  # 0, but it carries the derivative
@@ -241,8 +243,11 @@ def polar(C: Array) -> tuple[Array, Array, Array]:
 
     # dW = UΩVᵀ, for the change C − base of value 0.
     X = U.mT @ (C - base) @ Vh.mT
-    total = c[..., :, None] + c[..., None, :]
-    omega = xp.where(total > 0, (X - X.mT) / xp.where(total > 0, total, 1.0), 0.0)
+    column, row = column_and_row(c, c)
+    total = column + row
+    is_positive = total > 0
+    omega = (X - X.mT) / xp.where(is_positive, total, 1.0)
+    omega = xp.where(is_positive, omega, 0.0)
     return W + U @ omega @ Vh, c, U
 
 
@@ -274,9 +279,10 @@ def skew_exp(W: Array) -> tuple[Array, Array]:
         # The divided differences of e^z at iθ and iφ: e^{i(θ+φ)/2}·sinc((θ−φ)/2).
         half = angles / 2
         half_phase = phase(xp, half, eigenvectors.dtype)
-        phases = half_phase[..., :, None] * half_phase[..., None, :]
-        sincs = sinc(xp, half[..., :, None] - half[..., None, :])
-        factors = phases * xp.astype(sincs, eigenvectors.dtype)
+        phase_column, phase_row = column_and_row(half_phase, half_phase)
+        column, row = column_and_row(half, half)
+        sincs = xp.astype(sinc(xp, column - row), eigenvectors.dtype)
+        factors = phase_column * phase_row * sincs
         value = value + divided_difference_map(factors, eigenvectors, W - base)
     return value, mean
 
@@ -311,6 +317,8 @@ def divided_difference_map(K: Array, Z: Array, G: Array) -> Array:
 def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
     """Return exp W − I and φ₁(W) as `skew_exp` does, from the eigen-system of W.
 
+    Call it directly if the eigen-system is known already.
+
     Parameters
     ----------
     w : array, shape (..., m)
@@ -331,12 +339,12 @@ def skew_exp_eigen(w: Array, Z: Array) -> tuple[Array, Array]:
     Z_adjoint = xp.conj(Z).mT
     phi1 = phase(xp, half, Z.dtype) * xp.astype(sinc(xp, half), Z.dtype)
     exp_minus_one = phi1 * xp.astype(w, Z.dtype) * 1j
-    value = xp.real((Z * exp_minus_one[..., None, :]) @ Z_adjoint)
-    mean = xp.real((Z * phi1[..., None, :]) @ Z_adjoint)
+    value = xp.real(scale_columns(Z, exp_minus_one) @ Z_adjoint)
+    mean = xp.real(scale_columns(Z, phi1) @ Z_adjoint)
     return value, mean
 
 
-def phase(xp: Any, w: Array, kind: Any) -> Array:
+def phase(xp: Any, w: Array, complex_type: Any) -> Array:
     """Return e^{iw} for real angles w, elementwise.
 
     Parameters
@@ -345,7 +353,7 @@ def phase(xp: Any, w: Array, kind: Any) -> Array:
         The array library.
     w : array
         The angles.
-    kind : dtype
+    complex_type : dtype
         The complex type of the result, which the Array API does not derive from w.
 
     Returns
@@ -353,7 +361,7 @@ def phase(xp: Any, w: Array, kind: Any) -> Array:
     array of complex
         Numbers of modulus 1, of the shape of `w`.
     """
-    return xp.astype(xp.cos(w), kind) + 1j * xp.astype(xp.sin(w), kind)
+    return xp.astype(xp.cos(w), complex_type) + 1j * xp.astype(xp.sin(w), complex_type)
 
 
 def reflect(p: Array, x: Array) -> Array:
@@ -392,6 +400,8 @@ def reflect(p: Array, x: Array) -> Array:
 def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
     """Return symmetric matrices with given entries of the lower triangle.
 
+    Coordinates of symmetric and skew matrices are turned into matrices by it.
+
     Parameters
     ----------
     z : array, shape (..., number of entries)
@@ -421,6 +431,8 @@ def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
 
 def lower_triangle(A: Array, k: int = -1) -> Array:
     """Return the entries below the diagonal, row by row.
+
+    They are the coordinates of a symmetric or skew matrix, up to factors.
 
     Parameters
     ----------
@@ -482,6 +494,42 @@ def sym(A: Array) -> Array:
     return 0.5 * (A + A.mT)
 
 
+def scale_columns(A: Array, factors: Array) -> Array:
+    """Return A·diag(factors): matrices with each column multiplied by its own factor.
+
+    Parameters
+    ----------
+    A : array, shape (..., m, n)
+        Matrices.
+    factors : array, shape (..., n)
+        One factor for each column.
+
+    Returns
+    -------
+    array, shape (..., m, n)
+        The scaled matrices.
+    """
+    return A * factors[..., None, :]
+
+
+def from_spectrum(eigenvalues: Array, U: Array) -> Array:
+    """Return U·diag(eigenvalues)·Uᵀ, the matrices with given eigenvalues and vectors.
+
+    Parameters
+    ----------
+    eigenvalues : array, shape (..., n)
+        The eigenvalues.
+    U : array, shape (..., m, n)
+        The eigenvectors, as columns, or any other matrices.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        Matrices that are symmetric up to round-off.
+    """
+    return scale_columns(U, eigenvalues) @ U.mT
+
+
 def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
     """Return U·S·Vᵀ for batches of matrices, with V = U if it is left out."""
     return U @ S @ (U if V is None else V).mT
@@ -537,7 +585,7 @@ def exp_divided_difference(x: Array, y: Array) -> Array:
     return xp.exp(larger) * mean_decay
 
 
-def apply(
+def apply_to_eigenvalues(
     S: Array,
     f: Callable[[Array], Array],
     divided_difference: Callable[[Array, Array], Array],
@@ -564,7 +612,7 @@ def apply(
     def value(S: Array) -> Array:
         """Return f(S) from the eigen-system of S."""
         w, U = eigh(S)
-        return (U * f(w)[..., None, :]) @ U.mT
+        return from_spectrum(f(w), U)
 
     def rule(arrays: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
         """Return f(S) and its change U(K ⊙ UᵀEU)Uᵀ for a change E of S, for JAX.
@@ -572,27 +620,27 @@ def apply(
         K are the divided differences at pairs of eigenvalues, and U the eigenvectors.
         """
         w, U = eigh(*arrays)
-        differences = divided_difference(w[..., :, None], w[..., None, :])  # K
+        differences = divided_difference(*column_and_row(w, w))  # K
         change_in_eigenbasis = U.mT @ sym(*changes) @ U
         change = sandwich(U, differences * change_in_eigenbasis)
-        return apply(*arrays, f, divided_difference), change
+        return apply_to_eigenvalues(*arrays, f, divided_difference), change
 
     return custom_jvp(value, rule, S)
 
 
 def exp_sym(S: Array) -> Array:
     """Return the matrix exponential of symmetric S."""
-    return apply(S, namespace(S).exp, exp_divided_difference)
+    return apply_to_eigenvalues(S, namespace(S).exp, exp_divided_difference)
 
 
 def log_sym(S: Array) -> Array:
     """Return the matrix logarithm of symmetric positive definite S."""
-    return apply(S, namespace(S).log, log_divided_difference)
+    return apply_to_eigenvalues(S, namespace(S).log, log_divided_difference)
 
 
 def log1p_sym(S: Array) -> Array:
     """Return log(I + S) for symmetric S > −I, with all digits of a small S."""
-    return apply(
+    return apply_to_eigenvalues(
         S, namespace(S).log1p, lambda x, y: log_divided_difference(1 + x, 1 + y)
     )
 
@@ -600,7 +648,7 @@ def log1p_sym(S: Array) -> Array:
 def sqrt_sym(S: Array) -> Array:
     """Return the square root of symmetric positive definite S."""
     sqrt = namespace(S).sqrt
-    return apply(S, sqrt, lambda x, y: 1 / (sqrt(x) + sqrt(y)))
+    return apply_to_eigenvalues(S, sqrt, lambda x, y: 1 / (sqrt(x) + sqrt(y)))
 
 
 def cholesky(A: Array) -> Array:
@@ -640,6 +688,8 @@ def cholesky(A: Array) -> Array:
 
 def lower_solve(L: Array, B: Array) -> Array:
     """Return L⁻¹B for lower triangular L, by forward substitution.
+
+    Whitening by a Cholesky factor consists of two such solves.
 
     Parameters
     ----------

@@ -174,6 +174,8 @@ class PiecewiseChebyshev:
     def _interpolate(self, lows: Array, highs: Array) -> tuple[Array, Array]:
         """Return the values at the nodes of panels, and the series through them.
 
+        Panels are refined and evaluated by these coefficients.
+
         Parameters
         ----------
         lows : array
@@ -202,6 +204,9 @@ class PiecewiseChebyshev:
         self, lows: Array, highs: Array
     ) -> tuple[Array, Array, Array]:
         """Halve panels until each of them resolves the functions.
+
+        A panel resolves a function if the last coefficients of its series vanish
+        (`_is_resolved`).
 
         Parameters
         ----------
@@ -336,6 +341,8 @@ class PiecewiseChebyshev:
 
     def _locate(self, x: Array) -> _Locations:
         """Find the panel of each point, and its place on the panel.
+
+        Evaluation starts with this step.
 
         Parameters
         ----------

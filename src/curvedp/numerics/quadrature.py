@@ -33,17 +33,18 @@ def endpoint_quadrature(order: int) -> tuple[Array, Array]:
 
     from curvedp.numerics.enclosures import precision
 
+    # The Gauss–Legendre rule on (−1, 1), from its positive nodes.
     with precision(64):
         positive_half = [
             arb.legendre_p_root(order, index, weight=True)
             for index in range(order // 2)
         ]
-    positive_nodes, positive_weights = np.array(
-        [[float(node), float(weight)] for node, weight in positive_half]
-    ).T
+    positive_nodes = np.array([float(node) for node, _ in positive_half])
+    positive_weights = np.array([float(weight) for _, weight in positive_half])
     legendre_nodes = np.concatenate([-positive_nodes, positive_nodes[::-1]])
     legendre_weights = np.concatenate([positive_weights, positive_weights[::-1]])
 
+    # The same rule for θ in (0, π), and then for x.
     theta = math.pi / 2 * (legendre_nodes + 1)
     nodes = 2 * np.sin(theta / 2) ** 2
     weights = legendre_weights * math.pi / 2 * np.sin(theta)

@@ -10,10 +10,11 @@ from array_api_compat import device
 
 from curvedp.numerics.arrays import Array, like, namespace
 from curvedp.numerics.autodiff import constant, differentiable
-from curvedp.numerics.elementary import safe_sqrt
+from curvedp.numerics.elementary import column_and_row, safe_sqrt
 from curvedp.numerics.matrix_functions import (
     divided_difference_map,
     phase,
+    scale_columns,
     sinc,
     skew,
     skew_eigen,
@@ -30,6 +31,8 @@ _ZERO_DIFFERENCE = 1e-12
 
 def rotation_log(D: Array) -> Array:
     """Return the skew matrix Ω of least norm with exp Ω = I + D, for a rotation I + D.
+
+    This is the velocity of the shortest geodesic from I to the rotation.
 
     Parameters
     ----------
@@ -201,7 +204,7 @@ def _log_by_half_angles(D: Array) -> Array:
     left_vectors, sines, Wh = svd(skew(B))
     cosines = xp.sqrt(xp.sum((c[..., :, None] * Wh.mT) ** 2, axis=-2))
     angles = 2 * xp.atan2(sines, cosines)
-    omega_in_basis = (left_vectors * angles[..., None, :]) @ Wh
+    omega_in_basis = scale_columns(left_vectors, angles) @ Wh
     omega = V @ skew(omega_in_basis) @ Vh
     if differentiable(D):
         return omega + _log_derivative(xp, omega, D - constant_D)
@@ -229,14 +232,14 @@ def _skew_part_of_root(xp: Any, K: Array, c: Array) -> Array:
     array of shape (..., n, n)
         B, in the same basis.
     """
-    is_zero = c < _ZERO_COSINE
-    both_zero = is_zero[..., :, None] & is_zero[..., None, :]
+    column, row = column_and_row(c, c)
+    both_zero = (column < _ZERO_COSINE) & (row < _ZERO_COSINE)
     quarter_turns = like(K, _quarter_turns(c.shape[-1]))
     with_sense_of_K = xp.abs(quarter_turns) * xp.sign(K)
     quarter_turns = xp.where(K == 0, quarter_turns, with_sense_of_K)
 
     # 2c is the sum of the two cosines of an entry, which are equal up to round-off.
-    cosine_sums = xp.where(both_zero, 1.0, c[..., :, None] + c[..., None, :])
+    cosine_sums = xp.where(both_zero, 1.0, column + row)
     return xp.where(both_zero, quarter_turns, K / cosine_sums)
 
 
@@ -285,11 +288,12 @@ def _log_derivative(xp: Any, omega: Array, change: Array) -> Array:
         The change of Ω, skew-symmetric.
     """
     w, Z = skew_eigen(omega)
-    half_w = w / 2
-    modulus = sinc(xp, half_w[..., :, None] - half_w[..., None, :])
+    half = w / 2
+    column, row = column_and_row(half, half)
+    modulus = sinc(xp, column - row)
     is_nonzero = xp.abs(modulus) > _ZERO_DIFFERENCE
     reciprocal = xp.where(is_nonzero, 1 / xp.where(is_nonzero, modulus, 1.0), 0.0)
-    inverse_phase = phase(xp, -(half_w[..., :, None] + half_w[..., None, :]), Z.dtype)
+    inverse_phase = phase(xp, -(column + row), Z.dtype)
 
     # Divide the entries by e^{i(w_r + w_s)/2}·sinc((w_r − w_s)/2).
     factors = xp.astype(reciprocal, Z.dtype) * inverse_phase

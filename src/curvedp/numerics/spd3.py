@@ -64,14 +64,22 @@ DOUBTFUL = 1e3
 """cond(p)·cond(A) up to which the logarithms are good to 1e-12."""
 
 
-class Factor(NamedTuple):
-    """The inverse Cholesky factor of a point p = LLᵀ, and the condition number of p."""
+class InverseFactor(NamedTuple):
+    """The inverse Cholesky factor of a point p = LLᵀ, and the condition number of p.
 
-    inverse: Any  # the lower triangle of L⁻¹, row by row: six numbers, or an array
+    Attributes
+    ----------
+    inverse : six numbers, or array of shape (6,)
+        The lower triangle of L⁻¹, row by row.
+    condition : float
+        The condition number of p.
+    """
+
+    inverse: Any
     condition: float
 
     @classmethod
-    def of(cls, p: np.ndarray) -> "Factor":
+    def of(cls, p: np.ndarray) -> "InverseFactor":
         """Return the inverse Cholesky factor and the condition number of a matrix p.
 
         Parameters
@@ -81,14 +89,14 @@ class Factor(NamedTuple):
 
         Returns
         -------
-        Factor
+        InverseFactor
             The lower triangle of L⁻¹, where p = LLᵀ, and the condition number of p.
         """
         inverse = np.asarray(lower_solve(cholesky(p), np.eye(3)))
         return cls(inverse[np.tril_indices(3)].tolist(), float(np.linalg.cond(p)))
 
 
-class Logs(NamedTuple):
+class WhitenedLogs(NamedTuple):
     """Logarithms of whitened matrices, one for each entry of the arrays."""
 
     coordinates: list[Array]  # six, those of `pack`: off-diagonal entries times √2
@@ -123,22 +131,22 @@ def lower_entries(X: Array) -> tuple[Entries, Array]:
     return (X[:, 0, 0], x10, X[:, 1, 1], x20, x21, X[:, 2, 2]), skewness
 
 
-def whitened_logs(p: Factor, entries: Entries) -> Logs:
+def whitened_logs(p: InverseFactor, entries: Entries) -> WhitenedLogs:
     """Return log(L⁻¹XL⁻ᵀ) for a point p = LLᵀ and matrices X.
 
     These are the coordinates of the logarithm of X at p under the affine-invariant
-    metric.
+    metric. The closed formula serves passes over many diffusion tensors.
 
     Parameters
     ----------
-    p : Factor
+    p : InverseFactor
         The inverse Cholesky factor of the point.
     entries : six arrays
         The lower triangles of the matrices X.
 
     Returns
     -------
-    Logs
+    WhitenedLogs
         The logarithms: their lower triangles with off-diagonal entries times √2 (which
         makes the coordinates orthonormal), their squared lengths, and where both are
         accurate to 1e-12.
@@ -157,7 +165,7 @@ def whitened_logs(p: Factor, entries: Entries) -> Logs:
     # Written so that NaN, and a matrix that is not positive definite, are False.
     is_well_conditioned = p.condition * log.largest <= DOUBTFUL * log.least
     is_accurate = (log.least > 0) & is_well_conditioned
-    return Logs(coordinates, log.squared_norm, is_accurate)
+    return WhitenedLogs(coordinates, log.squared_norm, is_accurate)
 
 
 class Polynomial(NamedTuple):
@@ -669,6 +677,8 @@ def _take_rows(A: Entries, rows: Any) -> Entries:
 def _cholesky(A: Entries) -> Entries:
     """Return the lower triangular L with LLᵀ = A, or NaN if there is none.
 
+    It works on six arrays, one for each entry, for all matrices at once.
+
     Parameters
     ----------
     A : six arrays
@@ -692,6 +702,8 @@ def _cholesky(A: Entries) -> Entries:
 def _inverse(L: Entries) -> Entries:
     """Return the lower triangle of L⁻¹ for lower triangular L.
 
+    It works on six arrays, one for each entry, for all matrices at once.
+
     Parameters
     ----------
     L : six arrays
@@ -713,6 +725,8 @@ def _inverse(L: Entries) -> Entries:
 
 def congruence(K: Entries, X: Entries) -> Entries:
     """Return KXKᵀ for lower triangular K and symmetric X.
+
+    With K = L⁻¹ this whitens X by the point LLᵀ.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ So eigenvalues keep 1e-12 of relative accuracy while cond(p)·cond(A) is below a
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device, is_jax_namespace, is_numpy_array
@@ -285,12 +285,9 @@ def _accurate_whitening(L: _DoubleDouble, S: Array) -> _DoubleDouble:
 def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
     """Return a factor G with GGᵀ = A whose columns decrease in size.
 
-    Each column belongs to the row with the largest diagonal entry among those that have
-    not been a pivot yet. The arithmetic is in twice the working precision; G is rounded
-    to one.
-
-    The order of the pivots must be by size, on which the accuracy of small eigenvalues
-    rests.
+    Each column belongs to the row with the largest diagonal entry among the rows that
+    have not been a pivot yet. This order makes small eigenvalues accurate. The arithmetic
+    is in twice the working precision, and G is rounded to one.
 
     Parameters
     ----------
@@ -305,14 +302,13 @@ def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
     xp = namespace(A.high)
     m = A.high.shape[-1]
     index = xp.arange(m, device=device(A.high))
-    # 1 for rows that have not been a pivot yet, 0 for the others.
-    is_left = xp.ones_like(A.high[..., 0])
+    is_unused = xp.ones_like(A.high[..., 0]) > 0  # rows that were no pivot yet
     columns = []
     for _ in range(m):
         # The largest remaining diagonal entry. NaN and the rows of earlier pivots lose
         # every comparison.
         diagonal = xp.linalg.diagonal(A.high)
-        is_candidate = (is_left > 0) & ~xp.isnan(diagonal)
+        is_candidate = is_unused & ~xp.isnan(diagonal)
         pivot_index = xp.argmax(xp.where(is_candidate, diagonal, -xp.inf), axis=-1)
         is_pivot = index == pivot_index[..., None]
 
@@ -322,11 +318,11 @@ def _accurate_pivoted_cholesky(A: _DoubleDouble) -> Array:
         pivot = column.where(is_pivot).map(
             lambda part: xp.sum(part, axis=-1, keepdims=True)
         )
-        column = (column / pivot.sqrt()).where(is_left > 0)
+        column = (column / pivot.sqrt()).where(is_unused)
         columns.append(column.high)
 
         # What remains of A.
-        is_left = xp.where(is_pivot, xp.zeros_like(is_left), is_left)
+        is_unused = is_unused & ~is_pivot
         A = A - column[..., :, None] * column[..., None, :]
     return xp.stack(columns, axis=-1)
 
@@ -356,36 +352,12 @@ def _one_sided_jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
     m = G.shape[-1]
     if m == 1:
         return 2 * xp.log(G[..., 0]), xp.ones_like(G)
+
+    # Pairs need an even number of columns.
     is_padded = m % 2 == 1
-    if is_padded:  # pairs need an even number of columns
+    if is_padded:
         G = xp.concat([G, xp.zeros_like(G[..., :1])], axis=-1)
-    n_columns = G.shape[-1]
-    tolerance = m * float(xp.finfo(G.dtype).eps)
-
-    def sweep(
-        state: tuple[Array, Array, int | Array],
-    ) -> tuple[Array, Array, int | Array]:
-        """Rotate all pairs of columns once.
-
-        The state consists of the columns, which matrices have not converged, and the
-        number of sweeps so far.
-        """
-        G, active, count = state
-        rotated, largest_cosine = _rotate_column_pairs(xp, G)
-        for _ in range(n_columns - 2):
-            rotated, next_cosine = _rotate_column_pairs(xp, rotated)
-            largest_cosine = xp.maximum(largest_cosine, next_cosine)
-        G = xp.where(active[..., None, None], rotated, G)
-        return G, active & (largest_cosine > tolerance), count + 1
-
-    def goes_on(state: tuple[Array, Array, int | Array]) -> Array:
-        """Return whether a matrix has not converged and sweeps are left."""
-        _, active, count = state
-        return (xp.any(active) | in_public_time()) & (count < _SWEEPS)
-
-    # Sweep until all matrices have converged.
-    all_active = xp.ones_like(G[..., 0, 0]) > 0
-    G = repeat_while(goes_on, sweep, (G, all_active, 0))[0]
+    G = _orthogonal_columns(xp, G, tolerance=m * float(xp.finfo(G.dtype).eps))
     square = xp.sum(G * G, axis=-2)
     if is_padded:
         # The padding is the one column that is exactly 0 (or NaN with all the others).
@@ -393,6 +365,62 @@ def _one_sided_jacobi(xp: Any, G: Array) -> tuple[Array, Array]:
         square = xp.take_along_axis(square, order, axis=-1)
         G = xp.take_along_axis(G, order[..., None, :], axis=-1)
     return xp.log(square), G / xp.sqrt(square)[..., None, :]
+
+
+class _SweepState(NamedTuple):
+    """The state of Jacobi's method between two sweeps.
+
+    Attributes
+    ----------
+    G : array, shape (..., m, 2k)
+        The columns.
+    active : array of bool, shape (...)
+        Whether a matrix has not converged.
+    n_sweeps : int
+        The number of sweeps so far.
+    """
+
+    G: Array
+    active: Array
+    n_sweeps: Any
+
+
+def _orthogonal_columns(xp: Any, G: Array, tolerance: float) -> Array:
+    """Rotate the columns of matrices pair by pair until they are orthogonal.
+
+    Parameters
+    ----------
+    xp : namespace
+        The array library.
+    G : array, shape (..., m, 2k)
+        Matrices with an even number of columns.
+    tolerance : float
+        A matrix has converged if no pair of columns has a larger cosine in a sweep.
+
+    Returns
+    -------
+    array, shape (..., m, 2k)
+        The rotated matrices.
+    """
+    n_rounds = G.shape[-1] - 1  # in which every pair of columns meets once
+
+    def sweep(state: _SweepState) -> _SweepState:
+        """Rotate all pairs of columns once."""
+        rotated, largest_cosine = _rotate_column_pairs(xp, state.G)
+        for _ in range(n_rounds - 1):
+            rotated, next_cosine = _rotate_column_pairs(xp, rotated)
+            largest_cosine = xp.maximum(largest_cosine, next_cosine)
+        G = xp.where(state.active[..., None, None], rotated, state.G)
+        active = state.active & (largest_cosine > tolerance)
+        return _SweepState(G, active, state.n_sweeps + 1)
+
+    def goes_on(state: _SweepState) -> Array:
+        """Return whether a matrix has not converged and sweeps are left."""
+        must_sweep = xp.any(state.active) | in_public_time()
+        return must_sweep & (state.n_sweeps < _SWEEPS)
+
+    all_active = xp.ones_like(G[..., 0, 0]) > 0
+    return repeat_while(goes_on, sweep, _SweepState(G, all_active, 0)).G
 
 
 def _rotate_column_pairs(xp: Any, G: Array) -> tuple[Array, Array]:
@@ -475,7 +503,7 @@ def _rotation_tangent(xp: Any, gap: Array, product: Array) -> Array:
     return numerator / xp.where(is_nonzero, denominator, xp.ones_like(denominator))
 
 
-def condition(L: Array) -> Array:
+def condition_bound(L: Array) -> Array:
     """Return an upper bound on the condition number of LLᵀ; 1 for multiples of I.
 
     It is ‖L‖₁·‖L‖_∞·‖L⁻¹‖₁·‖L⁻¹‖_∞, because ‖L‖² <= ‖L‖₁·‖L‖_∞ and the same holds for
@@ -573,6 +601,8 @@ def _choose_results(
 ) -> tuple[Array, ...]:
     """Return the careful results where a matrix is doubtful, and plain ones elsewhere.
 
+    `_replace_doubtful_results` calls it if both were computed for all matrices.
+
     Parameters
     ----------
     doubtful : array of bool
@@ -596,7 +626,7 @@ def _choose_results(
 
 
 @compiled
-def whitened(p: Array, v: Array) -> tuple[Array, Array]:
+def cholesky_and_whitened(p: Array, v: Array) -> tuple[Array, Array]:
     """Return the Cholesky factor L of p, and the whitened matrix L⁻¹vL⁻ᵀ.
 
     Matrices p with a large condition number are handled in twice the precision.
@@ -625,7 +655,9 @@ def whitened(p: Array, v: Array) -> tuple[Array, Array]:
     xp = namespace(p, v)
     L = cholesky(p)
     W = whiten(L, v)
-    doubtful = xp.broadcast_to(condition(L) > _LARGEST_PLAIN_CONDITION, W.shape[:-2])
+    doubtful = xp.broadcast_to(
+        condition_bound(L) > _LARGEST_PLAIN_CONDITION, W.shape[:-2]
+    )
     L, W = _replace_doubtful_results(
         doubtful, (xp.broadcast_to(L, W.shape), W), in_double_double, p, v
     )
@@ -762,7 +794,7 @@ def _log_spectrum(p: Array, q: Array) -> tuple[Array, Array, Array]:
     # so that NaN and a negative eigenvalue are doubtful.
     smallest = xp.min(1 + mu, axis=-1)
     largest = xp.max(1 + mu, axis=-1)
-    doubtful = ~(condition(L) * largest <= _LARGEST_PLAIN_CONDITION * smallest)
+    doubtful = ~(condition_bound(L) * largest <= _LARGEST_PLAIN_CONDITION * smallest)
     L, logs, U = _replace_doubtful_results(
         doubtful, (xp.broadcast_to(L, U.shape), logs, U), _accurate_log_spectrum, p, q
     )

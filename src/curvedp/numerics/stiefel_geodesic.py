@@ -16,6 +16,7 @@ from array_api_compat import device
 
 from curvedp.numerics import matrix_functions as matrix
 from curvedp.numerics.arrays import Array, like, namespace
+from curvedp.numerics.elementary import column_and_row
 from curvedp.numerics.matrix_functions import skew, skew_eigen, skew_exp, skew_exp_eigen
 
 
@@ -223,7 +224,8 @@ def _exp_derivative(xp: Any, Z: Array, w: Array, direction: Array, side: int) ->
     array, shape (..., n, n)
         A skew matrix.
     """
-    half_gap = (w[..., :, None] - w[..., None, :]) / 2
+    column, row = column_and_row(w, w)
+    half_gap = (column - row) / 2
     rotation = matrix.phase(xp, side * half_gap, Z.dtype)
     factors = rotation * xp.astype(matrix.sinc(xp, half_gap), Z.dtype)
     return matrix.divided_difference_map(factors, Z, direction)

@@ -132,6 +132,8 @@ def _shortest_solution(xp: Any, target: Array) -> Array:
 def _shortest_in_compiled_loop(xp: Any, chord: Array, target: Array) -> Array:
     """Return the shortest solution of `_shortest_solution`, for JAX.
 
+    JAX cannot skip a start whose result is not needed, so it tries all three.
+
     Parameters
     ----------
     xp : namespace
@@ -159,6 +161,8 @@ def _shortest_in_compiled_loop(xp: Any, chord: Array, target: Array) -> Array:
 
 def _shortest_in_public_time(xp: Any, chord: Array, target: Array) -> Array:
     """Return the shortest solution of `_shortest_solution`, in public time.
+
+    No start may be skipped, because the time would tell which records need it.
 
     Parameters
     ----------

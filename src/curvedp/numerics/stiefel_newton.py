@@ -191,6 +191,8 @@ def _damped_step(xp: Any, state: _State, target: Array) -> _Evaluation:
 def _newton_step(xp: Any, state: _State) -> Array:
     """Return the Newton step, which solves derivative(step) = gap, cut to length 1.
 
+    A small system is solved directly, and a large one by GMRES.
+
     Parameters
     ----------
     xp : namespace

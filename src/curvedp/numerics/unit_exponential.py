@@ -21,7 +21,7 @@ from array_api_compat import is_numpy_array
 
 from curvedp.numerics.arrays import Array, like, namespace
 from curvedp.numerics.constant_work import in_public_time
-from curvedp.numerics.matrix_functions import sym
+from curvedp.numerics.matrix_functions import scale_columns, sym
 
 # Norm up to which Taylor's polynomial of degree 16 is exact to round-off.
 _TAYLOR_RADIUS = 0.78
@@ -100,7 +100,9 @@ def _norm_bounds(S: np.ndarray) -> np.ndarray:
     """
     norm = np.max(np.sum(np.abs(S), axis=-1), axis=-1)
     # log cosh x is x + log(1 + e^{−2x}) − log 2.
-    return np.nan_to_num(2 * norm + np.log1p(np.exp(-2 * norm)) - math.log(2))
+    return np.asarray(
+        np.nan_to_num(2 * norm + np.log1p(np.exp(-2 * norm)) - math.log(2))
+    )
 
 
 def _n_squarings(norm: Array | float) -> Array:
@@ -164,7 +166,7 @@ def _solve_by_newton(S: Array, n_squarings: int) -> Array:
 
     # The last step is taken along the derivative, ∫ e^{tA}·diag(step)·e^{(1−t)A} dt.
     change = sum(
-        weight * (X * step[..., None, :]) @ Y for weight, X, Y in _quadrature(roots)
+        weight * scale_columns(X, step) @ Y for weight, X, Y in _quadrature(roots)
     )
     return identity + roots[-1] - sym(change)
 

@@ -4,6 +4,8 @@ populations, sets of points that stand for the records. The *baseline* is the er
 publishing the public center instead.
 """
 
+import json
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
 from typing import Any
@@ -34,13 +36,14 @@ _PAIRS_OF_RECORDS = 16
 
 
 @lru_cache(maxsize=64)  # mechanisms are compared by identity
-@np.errstate(all="ignore")  # simulated noise may leave the floats
 def predicted_error(mechanism: Mechanism) -> float:
     """Return the mean distance from a release to the true value.
 
     The release is simulated on public populations of records in the ball, unless the
     mechanism predicts its error itself. The result is the geometric mean over the
-    populations, because ratios count.
+    populations, because ratios count. It is cached: warnings about a release ask for
+    the error of a mechanism that was rebuilt from the certificate, and the next release
+    often has the same public parameters.
 
     Parameters
     ----------
@@ -56,6 +59,67 @@ def predicted_error(mechanism: Mechanism) -> float:
     ------
     ParameterError
         If the mechanism can neither predict nor simulate, or has no public ball.
+    """
+    try:
+        described = _DescribedMechanism.wrap(mechanism)
+    except (CurvedpError, TypeError, ValueError):  # it cannot be written down
+        return _predict(mechanism)
+    return _predict_described(described)
+
+
+@dataclass(frozen=True)
+class _DescribedMechanism:
+    """A mechanism that is compared by its class, its statistic and its public numbers.
+
+    Attributes
+    ----------
+    kinds : tuple of type
+        The classes of the mechanism, of its statistic and of the statistic's space.
+    record : str
+        The public numbers of the mechanism and of its statistic, as JSON.
+    mechanism : Mechanism
+        The mechanism itself, which is not compared.
+    """
+
+    kinds: tuple[type, ...]
+    record: str
+    mechanism: Mechanism = field(compare=False)
+
+    @classmethod
+    def wrap(cls, mechanism: Mechanism) -> "_DescribedMechanism":
+        """Return a mechanism in a form that is a key of the cache of predicted errors.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            A calibrated mechanism.
+        """
+        statistic = mechanism.statistic
+        kinds = (type(mechanism), type(statistic), type(statistic.value_space))
+        public_numbers = [mechanism.parameters, statistic.to_dict()]
+        return cls(kinds, json.dumps(public_numbers, sort_keys=True), mechanism)
+
+
+@lru_cache(maxsize=64)
+def _predict_described(described: _DescribedMechanism) -> float:
+    """Return the predicted error of a mechanism. The result is cached.
+
+    Parameters
+    ----------
+    described : _DescribedMechanism
+        The mechanism, in a form that a cache can use as a key.
+    """
+    return _predict(described.mechanism)
+
+
+@np.errstate(all="ignore")  # simulated noise may leave the floats
+def _predict(mechanism: Mechanism) -> float:
+    """Return the predicted error of a mechanism, computed anew.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        A calibrated mechanism.
     """
     if isinstance(mechanism, PredictsError):
         return float(mechanism.predict_error())

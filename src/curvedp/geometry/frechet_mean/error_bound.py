@@ -315,6 +315,8 @@ def mean_error_bound(
 def _step_error(M: Manifold, radius: float, step: float) -> float:
     """Bound how far one computed gradient step is from the exact one.
 
+    `mean_error_bound` adds up this error over all steps.
+
     Parameters
     ----------
     M : Manifold
@@ -341,6 +343,8 @@ def _step_error(M: Manifold, radius: float, step: float) -> float:
 
 def _smallest_step_error(M: Manifold, radius: float) -> float:
     """Return the bound δ on the error of one computed gradient step.
+
+    `solver_error` compares it with the rounding of sums.
 
     Parameters
     ----------

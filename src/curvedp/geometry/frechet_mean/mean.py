@@ -98,6 +98,8 @@ def frechet_mean(
 def _convert_points(M: Manifold, X: Array) -> Array:
     """Convert X to an array of points of M, and check its shape and type.
 
+    `frechet_mean` calls it on its argument before anything else.
+
     Parameters
     ----------
     M : Manifold
@@ -166,6 +168,8 @@ def _mean_by_fixed_steps(
     ball: PublicBall, X: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Clip records into the ball and compute their mean by a public number of steps.
+
+    `frechet_mean` does this if its caller states a public ball.
 
     Parameters
     ----------
@@ -318,6 +322,8 @@ def _without_blas_threads(X: np.ndarray) -> AbstractContextManager[None]:
 
 def mean_of_array(ball: PublicBall, X: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the mean of NumPy records after clipping them into the ball.
+
+    Private releases of a mean call this function, and add noise to the result.
 
     Parameters
     ----------

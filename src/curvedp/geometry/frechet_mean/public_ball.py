@@ -13,7 +13,7 @@ from curvedp.geometry.ball import project_to_ball
 from curvedp.geometry.manifold import Array, Manifold
 from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
 from curvedp.numerics.fixed_point import FixedPoint
-from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
+from curvedp.numerics.spd3 import InverseFactor, lower_entries, whitened_logs
 from curvedp.numerics.threads import blocks, in_threads
 
 # How many matrices are examined together: their intermediate results fit in the cache.
@@ -93,7 +93,7 @@ def is_tensor_space(M: Manifold) -> bool:
 
 
 def is_surely_inside(
-    center: Factor, radius: float, entries: Any, skewness: Array
+    center: InverseFactor, radius: float, entries: Any, skewness: Array
 ) -> Array:
     """Return which 3×3 SPD matrices surely lie inside the ball, by a fast test.
 
@@ -102,7 +102,7 @@ def is_surely_inside(
 
     Parameters
     ----------
-    center : Factor
+    center : InverseFactor
         Inverse Cholesky factor of the ball's center.
     radius : float
         Radius of the ball.
@@ -172,7 +172,7 @@ def _find_inside(ball: PublicBall, X: np.ndarray) -> tuple[np.ndarray, bool]:
     has_skew_matrix : bool
         Whether a matrix inside is not exactly symmetric.
     """
-    center = Factor.of(ball.center)
+    center = InverseFactor.of(ball.center)
 
     def examine(block: slice) -> tuple[np.ndarray, bool]:
         """Return both answers for one block of records."""

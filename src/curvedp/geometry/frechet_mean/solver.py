@@ -219,6 +219,9 @@ def run_search(
 ) -> Result:
     """Run a search with a function that makes its passes, and return its result.
 
+    This is the loop for records in memory. Clusters and devices answer the requests of
+    a search in their own way.
+
     Parameters
     ----------
     search : generator
@@ -285,10 +288,10 @@ def search_mean(
         accepted = _is_accepted(result, current, predicted_decrease)
 
         # If it does not help, search along the plain Newton step.
-        convergence = inf
         if accepted:
             convergence = result.residual / current.residual
         else:
+            convergence = inf
             candidate, result = yield from _line_search(
                 backend, x, current, newton_step, budget
             )

@@ -1,1 +1,1 @@
-"""The spaces, one file each."""
+"""The manifolds that the library offers, one file for each kind of space."""

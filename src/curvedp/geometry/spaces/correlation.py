@@ -273,8 +273,9 @@ class Correlation(CorrelationMatrices):
 
         # Row i of A is row i of L over L_ii, and the time coordinate is 1/L_ii.
         diagonal = xp.linalg.diagonal(L)[..., None]
+        A = L / diagonal
         relative_change = xp.linalg.diagonal(L_change)[..., None] / diagonal
-        A_change = L_change / diagonal - L / diagonal * relative_change
+        A_change = L_change / diagonal - A * relative_change
         time_change = -relative_change[..., 0] / diagonal[..., 0]
         return self._join_rows(A_change, time_change)
 

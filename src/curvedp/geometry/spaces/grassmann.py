@@ -16,7 +16,14 @@ from curvedp.geometry.manifold import Array
 from curvedp.geometry.spaces.frames import OrthonormalFrames
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import constant, differentiable
-from curvedp.numerics.matrix_functions import polar, sinc, svd, sym_function
+from curvedp.numerics.elementary import column_and_row
+from curvedp.numerics.matrix_functions import (
+    polar,
+    scale_columns,
+    sinc,
+    svd,
+    sym_function,
+)
 
 # A divided difference at two arguments that are nearer than this is computed as the
 # derivative half-way.
@@ -172,16 +179,17 @@ class Grassmann(OrthonormalFrames):
             return _cosine_divided_differences(xp, s)
 
         # V(cos s − 1)Vᵀ as a function of X = vᵀv, with its derivative.
+        gram = v.mT @ v
         cosine_minus_one = sym_function(
-            v.mT @ v, Vh.mT, -2 * xp.sin(s / 2) ** 2, cosine_divided_differences
+            gram, Vh.mT, -2 * xp.sin(s / 2) ** 2, cosine_divided_differences
         )
 
         # If v is long, a direction of U may consist of its round-off only. Such a
         # direction need not be orthogonal to p, so it is projected.
         U = self.to_tangent(p, U)
-        step = (U * xp.sin(s)[..., None, :]) @ Vh
+        step = scale_columns(U, xp.sin(s)) @ Vh
         if differentiable(v):
-            step = step + _derivative_of_sinc_term(xp, v, s, Vh)
+            step = step + _derivative_of_sinc_term(xp, v, gram, s, Vh)
         return p + (p @ cosine_minus_one + step)
 
     def log(self, p: Array, q: Array) -> Array:
@@ -346,6 +354,9 @@ class Grassmann(OrthonormalFrames):
     def _polar_factors(self, p: Array, q: Array) -> _PolarFactors:
         """Return the polar decomposition pᵀq = HW, with which qWᵀ is aligned with p.
 
+        Logarithms and transports compare p with the aligned basis of the second
+        subspace.
+
         Parameters
         ----------
         p, q : arrays of shape (..., *point_shape)
@@ -363,7 +374,9 @@ class Grassmann(OrthonormalFrames):
         return _PolarFactors(symmetric_H, W, cosines, U)
 
 
-def _derivative_of_sinc_term(xp: Any, v: Array, s: Array, Vh: Array) -> Array:
+def _derivative_of_sinc_term(
+    xp: Any, v: Array, gram: Array, s: Array, Vh: Array
+) -> Array:
     """Return a term of value 0 that has the derivative of v·sinc√X, with X = vᵀv.
 
     With the singular value decomposition v = U·diag(s)·Vᵀ, in which s and V count as
@@ -375,8 +388,10 @@ def _derivative_of_sinc_term(xp: Any, v: Array, s: Array, Vh: Array) -> Array:
         The array library.
     v : array, shape (..., m, r)
         A tangent vector.
+    gram : array, shape (..., r, r)
+        X = vᵀv.
     s : array, shape (..., r)
-        Its singular values.
+        The singular values of v.
     Vh : array, shape (..., r, r)
         Vᵀ.
 
@@ -387,10 +402,9 @@ def _derivative_of_sinc_term(xp: Any, v: Array, s: Array, Vh: Array) -> Array:
     """
     V = Vh.mT
     constant_v = constant(v)
-    gram = v.mT @ v
     gram_change = gram - constant(gram)
     sinc_change = _sinc_divided_differences(xp, s) * (Vh @ gram_change @ V)
-    from_v = (v - constant_v) @ V * sinc(xp, s)[..., None, :]
+    from_v = scale_columns((v - constant_v) @ V, sinc(xp, s))
     from_sinc = constant_v @ V @ sinc_change
     return (from_v + from_sinc) @ Vh
 
@@ -412,8 +426,7 @@ def _cosine_divided_differences(xp: Any, s: Array) -> Array:
     array, shape (..., r, r)
         An entry for each pair.
     """
-    a = s[..., :, None]
-    b = s[..., None, :]
+    a, b = column_and_row(s, s)
     return -sinc(xp, (a + b) / 2) * sinc(xp, (a - b) / 2) / 2
 
 
@@ -465,7 +478,7 @@ def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
         An entry for each pair.
     """
     # All pairs of cosines, and the point half-way between them.
-    x, y = cosines[..., :, None], cosines[..., None, :]
+    x, y = column_and_row(cosines, cosines)
     middle = (x + y) / 2
     is_close = xp.abs(x - y) < _CLOSE
     defect = 1 - xp.where(middle < 1, middle, 1.0)
@@ -473,9 +486,8 @@ def _angle_over_sine_divided_differences(xp: Any, cosines: Array) -> Array:
 
     # The derivative half-way.
     safe_middle = xp.where(is_next_to_one, 0.0, middle)
-    closed_form = (safe_middle * _angle_over_sine(xp, safe_middle) - 1) / (
-        1 - safe_middle * safe_middle
-    )
+    sine_square = 1 - safe_middle * safe_middle
+    closed_form = (safe_middle * _angle_over_sine(xp, safe_middle) - 1) / sine_square
     series = -(1 / 3 + defect * (4 / 15 + defect * (6 / 35)))
     derivative = xp.where(is_next_to_one, series, closed_form)
 
@@ -504,8 +516,7 @@ def _sinc_divided_differences(xp: Any, s: Array) -> Array:
         An entry for each pair.
     """
     # All pairs, and the argument x half-way between their squares.
-    a = s[..., :, None]
-    b = s[..., None, :]
+    a, b = column_and_row(s, s)
     gap = a * a - b * b
     square = (a * a + b * b) / 2  # x half-way
     is_close = xp.abs(gap) < _CLOSE

@@ -91,6 +91,8 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
     def from_complex(x: Any) -> np.ndarray:
         """Return complex matrices (..., m, m) as points (..., m, m, 2).
 
+        Use it to turn complex covariance matrices into records.
+
         Parameters
         ----------
         x : array of shape (..., m, m)
@@ -138,6 +140,8 @@ class HPDAffineInvariant(PullbackManifold, AffineInvariantCone):
 
     def to_model(self, x: Array) -> Array:
         """Return the real matrix with a block [[a, −b], [b, a]] for each entry a + ib.
+
+        This map to SPD(2m) is an isometry, up to the factor √2.
 
         Parameters
         ----------
@@ -262,8 +266,10 @@ def _copy_pattern(m: int) -> _CopyPattern:
     """
     # The Hermitian matrix whose coordinates are their own numbers, from 1 on.
     row, column = np.tril_indices(m, -1)
+    n_below = len(row)
     diagonal = np.arange(m)
-    real, imaginary = m + 1 + np.arange(2 * len(row)).reshape(2, -1)
+    real = m + 1 + np.arange(n_below)
+    imaginary = m + 1 + n_below + np.arange(n_below)
     numbered = np.zeros((m, m, 2))
     numbered[diagonal, diagonal, 0] = 1 + diagonal
     numbered[row, column, 0] = real
@@ -272,9 +278,8 @@ def _copy_pattern(m: int) -> _CopyPattern:
     numbered[column, row, 1] = -imaginary
 
     # The lower triangle of its real form.
-    signed_numbers = np.asarray(
-        lower_triangle(HPDAffineInvariant(m).to_model(numbered), 0)
-    )
+    real_form = HPDAffineInvariant(m).to_model(numbered)
+    signed_numbers = np.asarray(lower_triangle(real_form, 0))
     numbers = np.abs(signed_numbers).astype(int)
     return _CopyPattern(
         source=np.maximum(numbers - 1, 0),

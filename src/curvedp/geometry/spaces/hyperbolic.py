@@ -171,6 +171,8 @@ def _call_on_block(
 ) -> np.ndarray:
     """Return the results of a kernel for one block of a batch of vectors.
 
+    `in_cache_blocks` calls it for each block.
+
     Parameters
     ----------
     kernel : callable
@@ -195,6 +197,8 @@ def _call_on_block(
 
 def _flatten_batch(array: np.ndarray, batch: tuple[int, ...]) -> np.ndarray:
     """Broadcast an array of vectors to a batch shape with its axes merged into one.
+
+    A block is then a slice of the first axis.
 
     Parameters
     ----------

@@ -159,9 +159,8 @@ class KendallShapes(EmbeddedMetric):
         sine = safe_sqrt(xp, sine_square)
         cosine = _modulus(inner)
         nonzero_sine = xp.where(sine == 0, 1.0, sine)
-        angle_over_sine = xp.where(
-            sine == 0, 1.0, xp.atan2(nonzero_sine, cosine) / nonzero_sine
-        )
+        quotient = xp.atan2(nonzero_sine, cosine) / nonzero_sine
+        angle_over_sine = xp.where(sine == 0, 1.0, quotient)
         back_rotation = _conjugate(_phase(inner))  # turns q so that ⟨p, q⟩ is positive
         return _multiply(back_rotation, tangent_part) * angle_over_sine
 
@@ -234,6 +233,8 @@ class KendallShapes(EmbeddedMetric):
     @staticmethod
     def _preshape(x: Array, tolerance: float) -> tuple[Array, Array]:
         """Center landmarks and scale them to norm 1.
+
+        `project` and `from_record` differ only in what they do with equal landmarks.
 
         Parameters
         ----------

@@ -731,6 +731,9 @@ def _angular_chord(
 ) -> Array:
     """Return √(|x||y|)·2·sin(φ/2) for the angle φ between x and y.
 
+    It is the part of a chord that is due to the different directions of two points
+    (`_chord`).
+
     Parameters
     ----------
     xp : module

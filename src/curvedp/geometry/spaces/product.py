@@ -135,6 +135,8 @@ class Product(OriginIsometry):
     def split(self, x: Array) -> tuple[Array, ...]:
         """Return the parts of a point or tangent vector, each with its factor's shape.
 
+        Kernels treat each part by the kernel of its factor.
+
         Parameters
         ----------
         x : array of shape (..., *point_shape)
@@ -157,6 +159,8 @@ class Product(OriginIsometry):
 
     def join(self, parts: Sequence[Array]) -> Array:
         """Return the point or tangent vector that has the given parts.
+
+        This is the inverse of `split`.
 
         Parameters
         ----------
@@ -247,9 +251,11 @@ class Product(OriginIsometry):
             The moved points.
         """
         parts = zip(self.factors, self.split(center), self.split(X), strict=True)
-        return self.join(
-            [capabilities.move_to_origin(factor, c, x) for factor, c, x in parts]
-        )
+        moved_parts = [
+            capabilities.move_to_origin(factor, part_of_center, part)
+            for factor, part_of_center, part in parts
+        ]
+        return self.join(moved_parts)
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
         """Move each part of the points X by the inverse of `move_to_origin`.
@@ -267,9 +273,11 @@ class Product(OriginIsometry):
             The points where they belong.
         """
         parts = zip(self.factors, self.split(center), self.split(X), strict=True)
-        return self.join(
-            [capabilities.move_from_origin(factor, c, x) for factor, c, x in parts]
-        )
+        moved_parts = [
+            capabilities.move_from_origin(factor, part_of_center, part)
+            for factor, part_of_center, part in parts
+        ]
+        return self.join(moved_parts)
 
     # ---- kernels ---------------------------------------------------------------------
 
@@ -322,10 +330,8 @@ class Product(OriginIsometry):
         array of shape (...)
             The distances.
         """
-        return _length(
-            namespace(p, q),
-            [factor.dist(*parts) for factor, *parts in self._by_factor(p, q)],
-        )
+        distances = [factor.dist(*parts) for factor, *parts in self._by_factor(p, q)]
+        return _length(namespace(p, q), distances)
 
     def inner(self, p: Array, u: Array, v: Array) -> Array:
         """Return the inner product of u and v at p: the sum of those of their parts.
@@ -342,9 +348,8 @@ class Product(OriginIsometry):
         array of shape (...)
             The inner products.
         """
-        return reduce(
-            add, [factor.inner(*parts) for factor, *parts in self._by_factor(p, u, v)]
-        )
+        products = [factor.inner(*parts) for factor, *parts in self._by_factor(p, u, v)]
+        return reduce(add, products)
 
     def norm(self, p: Array, v: Array) -> Array:
         """Return the length √Σlᵢ² of v at p, lᵢ the length of its i-th part.
@@ -359,10 +364,8 @@ class Product(OriginIsometry):
         array of shape (...)
             The lengths.
         """
-        return _length(
-            namespace(p, v),
-            [factor.norm(*parts) for factor, *parts in self._by_factor(p, v)],
-        )
+        lengths = [factor.norm(*parts) for factor, *parts in self._by_factor(p, v)]
+        return _length(namespace(p, v), lengths)
 
     def transport(self, p: Array, q: Array, v: Array) -> Array:
         """Return v moved from p to q, each part by the transport of its factor.
@@ -535,6 +538,8 @@ class Product(OriginIsometry):
 
 def _concat(xp: Any, vectors: Sequence[Array]) -> Array:
     """Concatenate vectors along the last axis, with leading axes broadcast.
+
+    Kernels join the parts of their results by it.
 
     Parameters
     ----------

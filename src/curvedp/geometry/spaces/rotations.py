@@ -226,6 +226,8 @@ class Rotations(OrthonormalFrames):
     def _polar(x: Array) -> tuple[Array, Array, Array]:
         """Return the rotation nearest to x, by a singular value decomposition.
 
+        `project` returns it, and `from_record` also checks that it is unique.
+
         Parameters
         ----------
         x : array of shape (..., n, n)

@@ -4,6 +4,7 @@ to the identity, where all kernels are computed.
 """
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,15 +24,18 @@ from curvedp.numerics.elementary import euclidean_norm, safe_sqrt
 from curvedp.numerics.matrix_functions import (
     cholesky,
     exp_sym,
+    from_spectrum,
     log1p_sym,
     lower_solve,
     sandwich,
+    scale_columns,
     sqrt_sym,
     sym,
     whiten,
 )
-from curvedp.numerics.spd3 import Factor, lower_entries, whitened_logs
-from curvedp.numerics.spd_pencil import log_spectrum, whitened
+from curvedp.numerics.spd3 import InverseFactor, lower_entries, whitened_logs
+from curvedp.numerics.spd_pencil import cholesky_and_whitened, log_spectrum
+from curvedp.numerics.threads import blocks
 
 # How many matrices are worked on together: their entries then stay in the cache.
 _BLOCK_SIZE = 1 << 12
@@ -113,7 +117,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
         if np.array_equal(center, self.origin):
             return X
-        _, whitened_X = whitened(like(X, center), X)
+        _, whitened_X = cholesky_and_whitened(like(X, center), X)
         return whitened_X
 
     def move_from_origin(self, center: Array, X: Array) -> Array:
@@ -186,13 +190,13 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         def accurate(p: Array, v: Array) -> Array:
             """Return the end point with small round-off, also for short steps."""
-            L, A = whitened(p, v)
+            L, A = cholesky_and_whitened(p, v)
             eigenvalues, U = eigh(A)
             frame = L @ U
 
             # Both formulas; that for short steps is used if all eigenvalues are small.
-            near = p + (frame * xp.expm1(eigenvalues)[..., None, :]) @ frame.mT
-            G = frame * xp.exp(0.5 * eigenvalues)[..., None, :]  # L·exp(A/2)·U
+            near = p + from_spectrum(xp.expm1(eigenvalues), frame)
+            G = scale_columns(frame, xp.exp(0.5 * eigenvalues))  # L·exp(A/2)·U
             far = G @ G.mT
             largest = xp.max(xp.abs(eigenvalues), axis=-1)[..., None, None]
             return sym(xp.where(largest < _NEAR_STEP, near, far))
@@ -209,8 +213,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             q − p − F·diag(expm1(ℓ) − ℓ)·Fᵀ.
 
         The difference q − p has no rounding error, and the second term is of second
-        order. Its factors (expm1(ℓ) − ℓ)/ℓ are computed as a power series, by Horner's
-        rule.
+        order.
 
         Parameters
         ----------
@@ -236,16 +239,12 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             xp = namespace(p, q)
             L, logs, U = log_spectrum(p, q)
             frame = L @ U
-            far = (frame * logs[..., None, :]) @ frame.mT
+            far = from_spectrum(logs, frame)
 
             # The formula for near points, q − p − F·diag(expm1(ℓ) − ℓ)·Fᵀ.
             is_near = xp.max(xp.abs(logs), axis=-1, keepdims=True) < _NEAR_LOG
-            near_logs = xp.where(is_near, logs, 0.0)
-            series = xp.zeros_like(near_logs)  # (expm1(ℓ) − ℓ)/ℓ by Horner's rule
-            for order in range(_SERIES_TERMS, 1, -1):
-                series = (series + 1) * near_logs / order
-            remainder = (frame * (series * near_logs)[..., None, :]) @ frame.mT
-            near = (q - p) - remainder
+            second_order = _expm1_minus_argument(xp, xp.where(is_near, logs, 0.0))
+            near = (q - p) - from_spectrum(second_order, frame)
             return sym(xp.where(is_near[..., None], near, far))
 
         # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
@@ -306,6 +305,8 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
     def _whitened(p: Array, v: Array) -> Array:
         """Return L⁻¹vL⁻ᵀ, where p = LLᵀ is the Cholesky factorization.
 
+        The isometry that takes p to the identity maps v to this matrix.
+
         Parameters
         ----------
         p, v : arrays of shape (..., m, m)
@@ -323,7 +324,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
 
         def accurate(p: Array, v: Array) -> Array:
             """Return L⁻¹vL⁻ᵀ with small round-off."""
-            _, whitened_v = whitened(p, v)
+            _, whitened_v = cholesky_and_whitened(p, v)
             return whitened_v
 
         # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
@@ -408,19 +409,18 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
         if self.m != 3 or q.ndim != 3:
             return np.asarray(self.normal_coordinates(p, q))
-        coordinates = np.empty((len(q), 6))
-        is_inaccurate = np.empty(len(q), dtype=bool)
-        factor = Factor.of(p)
 
         # The closed formula for all matrices, and which results are not accurate.
-        for start in range(0, len(q), _BLOCK_SIZE):
-            rows = slice(start, start + _BLOCK_SIZE)
-            entries, _ = lower_entries(q[rows])
+        coordinates = np.empty((len(q), 6))
+        is_inaccurate = np.empty(len(q), dtype=bool)
+        factor = InverseFactor.of(p)
+        for block in blocks(len(q), _BLOCK_SIZE):
+            entries, _ = lower_entries(q[block])
             logs = whitened_logs(factor, entries)
-            np.stack(logs.coordinates, axis=-1, out=coordinates[rows])
+            np.stack(logs.coordinates, axis=-1, out=coordinates[block])
             # The error is 1e-12 whatever the length: too much for a short logarithm.
             is_long = logs.squared_length > _SHORT**2
-            is_inaccurate[rows] = ~(logs.is_accurate & is_long)
+            is_inaccurate[block] = ~(logs.is_accurate & is_long)
         if is_inaccurate.any():
             coordinates[is_inaccurate] = self.normal_coordinates(p, q[is_inaccurate])
         return coordinates
@@ -445,7 +445,7 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The coordinates.
         """
         eigenvalues, U = _rough_pencil(cholesky(p), q)
-        return pack((U * namespace(q).log(eigenvalues)[..., None, :]) @ U.mT)
+        return pack(from_spectrum(namespace(q).log(eigenvalues), U))
 
     def rough_from_normal_coordinates(self, p: Array, z: Array) -> Array:
         """Return the points with normal coordinates z at p, faster but less accurately.
@@ -467,8 +467,8 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
             The points.
         """
         eigenvalues, U = eigh(unpack(z, self.m))
-        U_times_root = U * namespace(z).exp(0.5 * eigenvalues)[..., None, :]
-        G = cholesky(p) @ U_times_root
+        root = scale_columns(U, namespace(z).exp(0.5 * eigenvalues))
+        G = cholesky(p) @ root
         return G @ G.mT
 
     def transport_coordinates(self, p: Array, q: Array, z: Array) -> Array:
@@ -492,9 +492,32 @@ class SPDAffineInvariant(SPD, AffineInvariantCone, OriginIsometry, CheapKernels)
         """
         L = cholesky(p)
         eigenvalues, U = _rough_pencil(L, q)
-        root_of_A = (U * namespace(q).sqrt(eigenvalues)[..., None, :]) @ U.mT
+        root_of_A = from_spectrum(namespace(q).sqrt(eigenvalues), U)
         rotation = lower_solve(cholesky(q), L @ root_of_A)
         return pack(rotation @ unpack(z, self.m) @ rotation.mT)
+
+
+def _expm1_minus_argument(xp: Any, x: Array) -> Array:
+    """Return e^x − 1 − x for |x| < 0.2, without cancellation.
+
+    (e^x − 1 − x)/x is computed as a power series, by Horner's rule.
+
+    Parameters
+    ----------
+    xp : module
+        The array library.
+    x : array
+        Numbers.
+
+    Returns
+    -------
+    array
+        The values, of the same shape.
+    """
+    series = xp.zeros_like(x)
+    for order in range(_SERIES_TERMS, 1, -1):
+        series = (series + 1) * x / order
+    return series * x
 
 
 def _rough_pencil(L: Array, q: Array) -> tuple[Array, Array]:

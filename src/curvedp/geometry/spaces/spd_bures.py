@@ -16,7 +16,7 @@ from curvedp.numerics.arrays import namespace
 from curvedp.numerics.autodiff import constant, custom_jvp, with_derivative_of
 from curvedp.numerics.constant_work import in_public_time
 from curvedp.numerics.eigen import eigh
-from curvedp.numerics.elementary import euclidean_norm
+from curvedp.numerics.elementary import column_and_row, euclidean_norm
 from curvedp.numerics.matrix_functions import (
     cholesky,
     norm,
@@ -26,7 +26,7 @@ from curvedp.numerics.matrix_functions import (
     sym,
     upper_solve,
 )
-from curvedp.numerics.spd_pencil import condition
+from curvedp.numerics.spd_pencil import condition_bound
 
 # The formula for far points replaces that for near points if the error bound of the
 # latter is more than this many times as large.
@@ -263,8 +263,8 @@ def _metric_weights(p: Array) -> tuple[Array, Array]:
         The eigenvectors of p, in columns.
     """
     eigenvalues, U = eigh(p)
-    sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
-    return namespace(p).sqrt(2 * sums), U
+    column, row = column_and_row(eigenvalues, eigenvalues)
+    return namespace(p).sqrt(2 * (column + row)), U
 
 
 def _lyapunov(p: Array, v: Array) -> Array:
@@ -284,36 +284,49 @@ def _lyapunov(p: Array, v: Array) -> Array:
     array, shape (..., m, m)
         L.
     """
+    return custom_jvp(_lyapunov_by_eigenvalues, _lyapunov_with_change, p, v)
 
-    def solve(p: Array, v: Array) -> Array:
-        """Return the solution L itself; autodiff takes its derivative from `rule`."""
-        eigenvalues, U = eigh(p)
-        sums = eigenvalues[..., :, None] + eigenvalues[..., None, :]
-        return sym(sandwich(U, (U.mT @ v @ U) / sums))
 
-    def rule(
-        arrays: tuple[Array, Array], changes: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
-        """Return L and its change L', which solves L'p + pL' = v' − Lp' − p'L.
+def _lyapunov_by_eigenvalues(p: Array, v: Array) -> Array:
+    """Return the solution of `_lyapunov`, without a derivative of its own.
 
-        Parameters
-        ----------
-        arrays : pair of arrays
-            p and v.
-        changes : pair of arrays
-            Their changes p' and v'.
+    Parameters
+    ----------
+    p, v : arrays, shape (..., m, m)
+        Positive definite matrices, and symmetric matrices.
 
-        Returns
-        -------
-        L, L' : arrays
-            The solution and its change.
-        """
-        L = _lyapunov(*arrays)
-        p_change, v_change = changes
-        right_side = sym(v_change) - 2 * sym(L @ sym(p_change))
-        return L, _lyapunov(arrays[0], right_side)
+    Returns
+    -------
+    array, shape (..., m, m)
+        L.
+    """
+    eigenvalues, U = eigh(p)
+    column, row = column_and_row(eigenvalues, eigenvalues)
+    return sym(sandwich(U, (U.mT @ v @ U) / (column + row)))
 
-    return custom_jvp(solve, rule, p, v)
+
+def _lyapunov_with_change(
+    arrays: tuple[Array, Array], changes: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Return L and its change L', which solves L'p + pL' = v' − Lp' − p'L, for JAX.
+
+    Parameters
+    ----------
+    arrays : pair of arrays
+        p and v.
+    changes : pair of arrays
+        Their changes p' and v'.
+
+    Returns
+    -------
+    L, L' : arrays
+        The solution of Lp + pL = v, and its change.
+    """
+    p, v = arrays
+    p_change, v_change = changes
+    L = _lyapunov(p, v)
+    right_side = sym(v_change) - 2 * sym(L @ sym(p_change))
+    return L, _lyapunov(p, right_side)
 
 
 class _TransportStep(NamedTuple):
@@ -375,7 +388,7 @@ def _transport_step(p: Array, q: Array) -> _TransportStep:
     # Both errors, up to a common factor: cond(p)·‖S‖ and ‖√p‖. The comparison is written
     # so that a NaN counts as doubtful.
     p_share = p_unit / top_unit
-    error_from_difference = condition(G) * norm(S)
+    error_from_difference = condition_bound(G) * norm(S)
     error_from_factors = norm(G * p_share)
     is_doubtful = ~(error_from_difference <= _ERROR_FACTOR * error_from_factors)
     if in_public_time() or np.any(is_doubtful):
@@ -507,9 +520,9 @@ def _accurate_difference(
 
     scaled_change = q_share * q_share * scaled_q - p_share * p_share * scaled_p
     change = sandwich(G.mT, scaled_change)  # Y − X
-    p_roots = p_share * gram_eigenvalues[..., :, None]  # √xᵢ
-    q_roots = q_share * product_roots[..., None, :]  # √yⱼ
-    return sym(sandwich(U, (U.mT @ change @ V) / (p_roots + q_roots), V))
+    column, row = column_and_row(gram_eigenvalues, product_roots)
+    sums = p_share * column + q_share * row  # √xᵢ + √yⱼ
+    return sym(sandwich(U, (U.mT @ change @ V) / sums, V))
 
 
 def _root_unit(p: Array) -> Array:

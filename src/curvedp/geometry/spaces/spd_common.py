@@ -17,6 +17,7 @@ from curvedp.numerics.constant_work import in_public_time
 from curvedp.numerics.eigen import eigh
 from curvedp.numerics.elementary import euclidean_norm
 from curvedp.numerics.matrix_functions import (
+    from_spectrum,
     lower_triangle,
     sym,
     symmetric_from_triangle,
@@ -156,7 +157,7 @@ class SpectrumFloatSet(FloatSet):
         lower_end = _clipping_interval_start(log_eigenvalues)
         raised = xp.maximum(log_eigenvalues, lower_end)
         clipped = xp.minimum(raised, lower_end + _SAFE_LOG_CONDITION)
-        nearest = pack(sym((U * clipped[..., None, :]) @ U.mT))
+        nearest = pack(sym(from_spectrum(clipped, U)))
         span = log_eigenvalues[..., -1:] - log_eigenvalues[..., :1]
         return xp.where(span > _SAFE_LOG_CONDITION, nearest, z)
 
@@ -369,7 +370,7 @@ def _raise_eigenvalues(S: Array) -> Array:
     floor = largest * float(info.eps)
     floor = xp.where(floor > smallest, floor, smallest)
     raised = xp.where(eigenvalues < floor, floor, eigenvalues)
-    repaired = sym((U * raised[..., None, :]) @ U.mT)
+    repaired = sym(from_spectrum(raised, U))
     is_definite = xp.all(eigenvalues >= floor, axis=-1)[..., None, None]
     return xp.where(is_definite, S, repaired)
 
@@ -403,7 +404,7 @@ def _repair_or_refuse(S: Array) -> Array:
     # The number that is added to each eigenvalue, in the units of `scaled`.
     increments = xp.where(eigenvalues < -least, -least - eigenvalues, 0.0)
     increments = xp.where(is_repairable, increments, 0.0)
-    repaired = sym(scaled + (U * increments[..., None, :]) @ U.mT)
+    repaired = sym(scaled + from_spectrum(increments, U))
     largest_entry = xp.max(xp.abs(S), axis=(-2, -1), keepdims=True)
     point = xp.where(is_repairable[..., None], repaired * largest_entry, S)
     has_point = (is_definite | is_repairable)[..., None]

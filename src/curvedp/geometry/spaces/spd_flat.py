@@ -19,9 +19,11 @@ from curvedp.numerics import matrix_functions as matrix
 from curvedp.numerics.arrays import like, namespace
 from curvedp.numerics.autodiff import custom_jvp, jvp, with_derivative_of
 from curvedp.numerics.eigen import eigh
+from curvedp.numerics.elementary import column_and_row
 from curvedp.numerics.matrix_functions import (
     cholesky,
     cholesky_change,
+    from_spectrum,
     log_divided_difference,
     log_sym,
     sandwich,
@@ -59,41 +61,52 @@ def dlog(p: Array, v: Array) -> Array:
     array, shape (..., m, m)
         Symmetric matrices.
     """
+    return custom_jvp(_dlog_by_eigenvalues, _dlog_with_change, p, v)
 
-    def value(p: Array, v: Array) -> Array:
-        """Return d(log)_p[v] itself; autodiff takes its derivative from `rule`."""
-        eigenvalues, U = eigh(p)
-        differences = log_divided_difference(
-            eigenvalues[..., :, None], eigenvalues[..., None, :]
-        )
-        return sym(sandwich(U, differences * (U.mT @ v @ U)))
 
-    def rule(
-        arrays: tuple[Array, Array], changes: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
-        """Return s = d(log)_p[v] and its change s' when p and v change.
+def _dlog_by_eigenvalues(p: Array, v: Array) -> Array:
+    """Return d(log)_p[v], which is `dlog` without a derivative of its own.
 
-        By definition d(exp)_{log p}[s] = v. This equation is differentiated along p
-        with s fixed, and solved for s'.
+    Parameters
+    ----------
+    p, v : arrays, shape (..., m, m)
+        Positive definite matrices, and symmetric matrices.
 
-        Parameters
-        ----------
-        arrays : pair of arrays
-            p and v.
-        changes : pair of arrays
-            The changes of p and of v.
+    Returns
+    -------
+    array, shape (..., m, m)
+        Symmetric matrices.
+    """
+    eigenvalues, U = eigh(p)
+    differences = log_divided_difference(*column_and_row(eigenvalues, eigenvalues))
+    return sym(sandwich(U, differences * (U.mT @ v @ U)))
 
-        Returns
-        -------
-        s, s' : arrays
-            The derivative of the logarithm and its change.
-        """
-        s = value(*arrays)
-        p_change, v_change = changes
-        _, change_with_p = jvp(lambda p: _block_dexp(p, s), arrays[:1], (p_change,))
-        return s, value(arrays[0], sym(v_change) - change_with_p)
 
-    return custom_jvp(value, rule, p, v)
+def _dlog_with_change(
+    arrays: tuple[Array, Array], changes: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Return s = d(log)_p[v] and its change s' when p and v change, for JAX.
+
+    By definition d(exp)_{log p}[s] = v. This equation is differentiated along p with s
+    fixed, and solved for s'.
+
+    Parameters
+    ----------
+    arrays : pair of arrays
+        p and v.
+    changes : pair of arrays
+        The changes of p and of v.
+
+    Returns
+    -------
+    s, s' : arrays
+        The derivative of the logarithm and its change.
+    """
+    p, v = arrays
+    p_change, v_change = changes
+    s = _dlog_by_eigenvalues(p, v)
+    _, change_with_p = jvp(lambda p: _block_dexp(p, s), (p,), (p_change,))
+    return s, _dlog_by_eigenvalues(p, sym(v_change) - change_with_p)
 
 
 def dexp(p: Array, s: Array) -> Array:
@@ -118,9 +131,7 @@ def dexp(p: Array, s: Array) -> Array:
     def value(p: Array, s: Array) -> Array:
         """Return d(exp)_{log p}[s] itself; autodiff differentiates `_block_dexp`."""
         eigenvalues, U = eigh(p)
-        differences = log_divided_difference(
-            eigenvalues[..., :, None], eigenvalues[..., None, :]
-        )
+        differences = log_divided_difference(*column_and_row(eigenvalues, eigenvalues))
         return sym(sandwich(U, (U.mT @ s @ U) / differences))
 
     # The result is that of `value`; under JAX the derivative is that of `_block_dexp`.
@@ -404,21 +415,9 @@ class SPDLogEuclidean(FlatSPD):
             """Return log q − log p by formulas that autodiff can differentiate."""
             return log_sym(q) - log_sym(p)
 
-        def accurate(p: Array, q: Array) -> Array:
-            """Return log q − log p with small round-off, also where q is near p."""
-            q, log_scale = match_scale(p, q)
-            p_eigenvalues, U = eigh(p)
-            q_eigenvalues, V = eigh(q)
-            differences = log_divided_difference(
-                p_eigenvalues[..., :, None], q_eigenvalues[..., None, :]
-            )
-            log_difference = sym(sandwich(U, differences * (U.mT @ (q - p) @ V), V))
-            return log_difference + log_scale[..., None, None] * like(
-                log_difference, np.eye(log_difference.shape[-1])
-            )
-
-        # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
-        return with_derivative_of(smooth, accurate, p, q)
+        # The value is that of the accurate function; under JAX the derivative is that of
+        # the smooth one.
+        return with_derivative_of(smooth, _accurate_log_difference, p, q)
 
     def exp(self, p: Array, v: Array) -> Array:
         """Return exp(log p + d(log)_p[v]), the end of the geodesic from p with velocity v.
@@ -445,31 +444,73 @@ class SPDLogEuclidean(FlatSPD):
 
         def accurate(p: Array, v: Array) -> Array:
             """Return the end point with small round-off, also for short steps."""
-            # The eigensystem of log p; NaN if p is not positive definite.
-            xp = namespace(p, v)
-            step = dlog(p, v)
-            p_eigenvalues, U = eigh(p)
-            is_positive = p_eigenvalues > 0
-            log_eigenvalues = xp.log(xp.where(is_positive, p_eigenvalues, xp.nan))
-
-            # The eigensystem of log p + step, the logarithm of the end point.
-            end_log_eigenvalues, V = eigh(
-                (U * log_eigenvalues[..., None, :]) @ U.mT + step
-            )
-
-            # For short steps p plus a difference of exponentials.
-            differences = matrix.exp_divided_difference(
-                log_eigenvalues[..., :, None], end_log_eigenvalues[..., None, :]
-            )
-            near = p + sandwich(U, differences * (U.mT @ step @ V), V)
-
-            # For long steps the exponential of the logarithm.
-            far = (V * xp.exp(end_log_eigenvalues)[..., None, :]) @ V.mT
-            is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < _NEAR
-            return sym(xp.where(is_short, near, far))
+            return _accurate_exp_of_sum(p, dlog(p, v))
 
         # The value is that of `accurate`; under JAX the derivative is that of `smooth`.
         return with_derivative_of(smooth, accurate, p, v)
+
+
+def _accurate_log_difference(p: Array, q: Array) -> Array:
+    """Return log q − log p with small round-off, also where q is near p.
+
+    The difference is computed from q − p by divided differences of the logarithm
+    (`numerics.matrix_functions`).
+
+    Parameters
+    ----------
+    p, q : arrays, shape (..., m, m)
+        Positive definite matrices.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        Symmetric matrices.
+    """
+    q, log_scale = match_scale(p, q)
+    p_eigenvalues, U = eigh(p)
+    q_eigenvalues, V = eigh(q)
+    pairs = column_and_row(p_eigenvalues, q_eigenvalues)
+    differences = log_divided_difference(*pairs)
+    change_in_bases = U.mT @ (q - p) @ V
+    log_difference = sym(sandwich(U, differences * change_in_bases, V))
+    identity = like(log_difference, np.eye(log_difference.shape[-1]))
+    return log_difference + log_scale[..., None, None] * identity
+
+
+def _accurate_exp_of_sum(p: Array, step: Array) -> Array:
+    """Return exp(log p + step) with small round-off, also for short steps.
+
+    After a short step it is p plus a difference of exponentials, by divided differences
+    (`numerics.matrix_functions`).
+
+    Parameters
+    ----------
+    p : array, shape (..., m, m)
+        Positive definite matrices; others give NaN.
+    step : array, shape (..., m, m)
+        Symmetric matrices.
+
+    Returns
+    -------
+    array, shape (..., m, m)
+        Positive definite matrices.
+    """
+    # The eigensystem of log p, and that of log p + step.
+    xp = namespace(p, step)
+    p_eigenvalues, U = eigh(p)
+    is_positive = p_eigenvalues > 0
+    log_eigenvalues = xp.log(xp.where(is_positive, p_eigenvalues, xp.nan))
+    end_log_eigenvalues, V = eigh(from_spectrum(log_eigenvalues, U) + step)
+
+    # For short steps p plus a difference of exponentials.
+    pairs = column_and_row(log_eigenvalues, end_log_eigenvalues)
+    differences = matrix.exp_divided_difference(*pairs)
+    near = p + sandwich(U, differences * (U.mT @ step @ V), V)
+
+    # For long steps the exponential of the logarithm.
+    far = from_spectrum(xp.exp(end_log_eigenvalues), V)
+    is_short = xp.max(xp.abs(step), axis=(-2, -1), keepdims=True) < _NEAR
+    return sym(xp.where(is_short, near, far))
 
 
 class SPDLogCholesky(FlatSPD, CheapKernels):
@@ -534,11 +575,8 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
 
         # D: the change below the diagonal is the velocity; on the diagonal the
         # logarithm changes by it.
-        factor_change = xp.where(
-            is_diagonal,
-            L * xp.expm1(xp.where(is_diagonal, chart_velocity, 0.0)),
-            chart_velocity,
-        )
+        log_change = xp.where(is_diagonal, chart_velocity, 0.0)
+        factor_change = xp.where(is_diagonal, L * xp.expm1(log_change), chart_velocity)
         near = p + sym(2 * factor_change @ L.mT) + factor_change @ factor_change.mT
         K = L + factor_change
         far = K @ K.mT
@@ -571,11 +609,8 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         xp = namespace(frame, v)
         factor_change = cholesky_change(frame, v)
         is_diagonal = _is_diagonal(frame)
-        return xp.where(
-            is_diagonal,
-            factor_change / xp.where(is_diagonal, frame, 1.0),
-            factor_change,
-        )
+        relative_change = factor_change / xp.where(is_diagonal, frame, 1.0)
+        return xp.where(is_diagonal, relative_change, factor_change)
 
     def _inverse_differential(self, frame: Array, X: Array) -> Array:
         """Return the velocity of the matrix LLᵀ for a velocity X in the chart.
@@ -629,11 +664,8 @@ class SPDLogCholesky(FlatSPD, CheapKernels):
         has_other_units = (xp.abs(log_scale) > _OTHER_UNITS)[..., None, None]
         whitened_difference = matrix.whiten(L, xp.where(has_other_units, 0.0, q - p))
         relative_change = matrix.cholesky_minus_identity(whitened_difference)
-        near = xp.where(
-            is_diagonal,
-            xp.log1p(xp.where(is_diagonal, relative_change, 0.0)),
-            L @ relative_change,
-        )
+        log_ratio = xp.log1p(xp.where(is_diagonal, relative_change, 0.0))
+        near = xp.where(is_diagonal, log_ratio, L @ relative_change)
 
         # Far points, by K.
         large_change = is_diagonal & ~(xp.abs(relative_change) < _NEAR)
@@ -752,9 +784,9 @@ def _log_cholesky_amplification(m: int, radius: float) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         trace = m + sqrt(m) * np.expm1(2 * plus) + strict**2  # bounds tr P = ‖L‖²
         inverse_norm = sqrt(m) * np.exp(minus)  # bounds ‖L⁻¹‖
-        for k in range(1, m):
-            coefficient = sqrt(comb(m - 2, k - 1) / factorial(k))
-            term = coefficient * np.exp(sqrt(k + 1) * minus) * strict**k
+        for power in range(1, m):
+            coefficient = sqrt(comb(m - 2, power - 1) / factorial(power))
+            term = coefficient * np.exp(sqrt(power + 1) * minus) * strict**power
             inverse_norm = inverse_norm + term
         bound = np.max(sqrt(2) * (1 + np.sqrt(trace)) * trace * inverse_norm**2)
     return float(bound) if np.isfinite(bound) else inf

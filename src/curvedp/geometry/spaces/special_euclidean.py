@@ -147,6 +147,8 @@ class SpecialEuclidean(PullbackManifold):
 def _block_matrix(rotation: Array, translation: Array, corner: float) -> Array:
     """Return the matrix [[rotation, translation], [0, corner]] of a rigid motion.
 
+    Poses and their velocities are stored as such matrices.
+
     Parameters
     ----------
     rotation : array of shape (..., n, n)

@@ -1,4 +1,7 @@
-"""The unit sphere, with the angle between unit vectors as distance."""
+"""The unit sphere, with the angle between unit vectors as distance. The angle of p and q
+is computed from the part of q that is orthogonal to p, which keeps the digits of small
+angles; this part is also the direction of the geodesic from p to q.
+"""
 
 import math
 from functools import cached_property
@@ -136,10 +139,8 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             """
             angle, orthogonal, length = _angle_by_coordinates(x, y, passes=2)
             factor = angle / length
-            velocity = np.stack(
-                [factor * coordinate for coordinate in orthogonal], axis=-1
-            )
-            return velocity, length > _LEAST_LENGTH
+            velocity = [factor * coordinate for coordinate in orthogonal]
+            return np.stack(velocity, axis=-1), length > _LEAST_LENGTH
 
         return fast_path(self._careful_log, fast, p, q)
 
@@ -260,7 +261,8 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
         angle_square = xp.vecdot(velocity, velocity)[..., None]
         along = xp.vecdot(velocity, v)[..., None]
         _, sinc = cos_sinc(xp, angle_square)
-        return v - along * (sinc * p + versine_quotient(xp, angle_square) * velocity)
+        versine = versine_quotient(xp, angle_square)
+        return v - along * (sinc * p + versine * velocity)
 
     def project(self, x: Array) -> Array:
         """Return the point x/|x| of the sphere nearest to x; the origin for x = 0.
@@ -350,7 +352,8 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             The tangent vectors.
         """
         xp = namespace(p, z)
-        p_first, p_others = p[..., :1], p[..., 1:]
+        p_first = p[..., :1]
+        p_others = p[..., 1:]
 
         # The reflected vector: its first entry, and the others.
         along = xp.vecdot(p_others, z)[..., None]
@@ -376,7 +379,8 @@ class Sphere(VectorManifold, UnitQuadric, EmbeddedMean):
             The coordinates.
         """
         xp = namespace(p, v)
-        p_first, p_others = p[..., :1], p[..., 1:]
+        p_first = p[..., :1]
+        p_others = p[..., 1:]
         along = xp.where(p_first < 0, -v[..., :1], v[..., :1])
         return v[..., 1:] - along / (1 + xp.abs(p_first)) * p_others
 
@@ -413,10 +417,16 @@ def _angle_by_coordinates(
 
     # y − x, or y + x if the angle is obtuse. It has the same part orthogonal to x as y,
     # and no rounding error where it is short.
-    orthogonal = [b - sign * a for a, b in zip(x, y, strict=True)]
+    orthogonal = [
+        y_coordinate - sign * x_coordinate
+        for x_coordinate, y_coordinate in zip(x, y, strict=True)
+    ]
     for _ in range(passes):
         along = dot_lists(x, orthogonal) / x_square
-        orthogonal = [r - along * a for a, r in zip(x, orthogonal, strict=True)]
+        orthogonal = [
+            coordinate - along * x_coordinate
+            for x_coordinate, coordinate in zip(x, orthogonal, strict=True)
+        ]
     length = np.sqrt(dot_lists(orthogonal, orthogonal))
     angle = np.arctan2(length * np.sqrt(x_square), cosine)
     return angle, orthogonal, length

@@ -258,8 +258,9 @@ class Stiefel(OrthonormalFrames):
         with without_derivatives():
             A, B = reduced_log(constant(p.mT @ change), constant(change_outside_p))
         constant_frame = constant(frame)
-        velocity = constant_frame[..., : self.r] @ A + constant_frame[..., self.r :] @ B
-        return _LogInFrame(velocity, A, B, constant_frame)
+        constant_p = constant_frame[..., : self.r]
+        Q = constant_frame[..., self.r :]
+        return _LogInFrame(constant_p @ A + Q @ B, A, B, constant_frame)
 
     @staticmethod
     def _in_different_components(p: Array, q: Array) -> Array:
@@ -328,14 +329,15 @@ class Stiefel(OrthonormalFrames):
         rotation_minus_identity, mean = skew_exp(generator(A, B))
         in_frame = frame.mT @ v
 
-        # Terms that are 0 in value, with the derivative in directions out of the span of
+        # Terms that are 0 in value and carry derivatives in directions out of the span of
         # the frame.
         carrier = self._derivative_carrier(frame, N, B)
         outward = carrier @ (mean[..., : self.r, :] @ in_frame)
         inward = frame @ mean[..., :, : self.r] @ (carrier.mT @ v)
 
         # F₁·v, and then times exp(−A).
-        moved = v + (frame @ (rotation_minus_identity @ in_frame) + (outward - inward))
+        change_in_span = frame @ (rotation_minus_identity @ in_frame)
+        moved = v + (change_in_span + (outward - inward))
         back_rotation_minus_identity, _ = skew_exp(-A)
         return moved + moved @ back_rotation_minus_identity
 
@@ -471,6 +473,8 @@ class Stiefel(OrthonormalFrames):
     ) -> tuple[Array, Array]:
         """Complete p to an orthonormal frame [p Q] whose span contains the columns of N.
 
+        The problem of a geodesic is solved in this frame, with at most 2r coordinates.
+
         Parameters
         ----------
         p : array, shape (..., m, r)
@@ -495,10 +499,8 @@ class Stiefel(OrthonormalFrames):
         k = min(self.r, self.m - self.r)
         U, singular_values, _ = svd(constant(N))
         threshold = self.m * xp.finfo(singular_values.dtype).eps
-        is_nonzero = (
-            singular_values[..., None, :k] > threshold * singular_values[..., None, :1]
-        )
-        Q = xp.where(is_nonzero, U[..., :k], 0.0)
+        is_nonzero = singular_values[..., :k] > threshold * singular_values[..., :1]
+        Q = xp.where(is_nonzero[..., None, :], U[..., :k], 0.0)
 
         # Complete Q if asked for, and remove its round-off along p.
         p_columns = xp.broadcast_to(p, (*Q.shape[:-2], *p.shape[-2:]))
@@ -509,6 +511,8 @@ class Stiefel(OrthonormalFrames):
 
     def _complete_columns(self, p: Array, Q: Array) -> Array:
         """Replace zero columns of Q by unit vectors orthogonal to p and to the others.
+
+        Newton's method for `log` needs a complete frame.
 
         Parameters
         ----------

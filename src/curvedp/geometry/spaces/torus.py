@@ -58,7 +58,7 @@ class Torus(FlatVectorManifold, EmbeddedMean):
 
         Returns
         -------
-        array of shape (..., k)
+        array of shape (..., 2d)
             Their embeddings (NumPy).
         """
         X = np.asarray(X)
@@ -72,7 +72,7 @@ class Torus(FlatVectorManifold, EmbeddedMean):
 
         Parameters
         ----------
-        z : array of shape (..., k)
+        z : array of shape (..., 2d)
             Vectors of the embedding space, such as means of embedded points.
 
         Returns

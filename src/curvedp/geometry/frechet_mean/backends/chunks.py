@@ -32,7 +32,13 @@ from curvedp.geometry.spaces.spd_affine import SPDAffineInvariant
 from curvedp.geometry.spaces.spd_common import pack
 from curvedp.numerics.arrays import namespace
 from curvedp.numerics.fixed_point import FixedPoint
-from curvedp.numerics.spd3 import Factor, Logs, lower_entries, whitened_logs
+from curvedp.numerics.matrix_functions import from_spectrum
+from curvedp.numerics.spd3 import (
+    InverseFactor,
+    WhitenedLogs,
+    lower_entries,
+    whitened_logs,
+)
 from curvedp.numerics.spd_pencil import log_spectrum
 
 # How many passes a search may make before a fixed number of gradient steps is made
@@ -145,7 +151,8 @@ def _fast_tensor_sums(
     remaining : array of shape (l, 3, 3)
         All other records.
     """
-    center_factor, factor = Factor.of(ball.center), Factor.of(x)
+    center_factor = InverseFactor.of(ball.center)
+    factor = InverseFactor.of(x)
     total = np.zeros((2, ball.manifold.dim + 1), dtype=np.int64)
     remaining = [X[:0]]  # so that there is an array also without records
     for start in range(0, len(X), _BLOCK):
@@ -186,7 +193,7 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
         # The coordinates of log(L⁻¹XL⁻ᵀ) with x = LLᵀ. The tangent matrix log_x X is not
         # needed.
         _, logs, U = log_spectrum(x, X)
-        Z = pack((U * logs[..., None, :]) @ U.mT)
+        Z = pack(from_spectrum(logs, U))
     else:
         Z = M.to_coordinates(x, M.log(x, X))
     squared_distance = xp.sum(Z * Z, axis=-1)
@@ -198,7 +205,7 @@ def inside_sums(M: Manifold, grid: FixedPoint, x: Array, X: Array) -> Array:
     return grid.sums(xp.where(is_usable[:, None], terms, 0.0))
 
 
-def tensor_sums(grid: FixedPoint, logs: Logs, is_summed: Array) -> Array:
+def tensor_sums(grid: FixedPoint, logs: WhitenedLogs, is_summed: Array) -> Array:
     """Sum logarithms of 3×3 matrices, and their squared lengths, over some matrices.
 
     The sums are computed coordinate by coordinate. JAX compiles this code into one
@@ -208,7 +215,7 @@ def tensor_sums(grid: FixedPoint, logs: Logs, is_summed: Array) -> Array:
     ----------
     grid : FixedPoint
         The grid on which sums are exact; its bound is the ball's diameter 2r.
-    logs : Logs
+    logs : WhitenedLogs
         The logarithms of n matrices, by coordinate.
     is_summed : array of bool, shape (n,)
         True for the matrices that enter the sums.
@@ -247,6 +254,8 @@ class _SumsBackend(MeanBackend):
 
     def move(self, x: np.ndarray, step: np.ndarray) -> np.ndarray:
         """Return the point that a step from x leads to, clipped into the public ball.
+
+        A search for the mean takes its steps by this method.
 
         Parameters
         ----------
@@ -322,6 +331,9 @@ class _SumsBackend(MeanBackend):
 
 def streamed_mean(ball: PublicBall, n: int, sums: Sums, start: Start) -> MeanAndSquare:
     """Return the Fréchet mean of records that are seen only through sums over them.
+
+    The search asks for the sums at one point after another, and so never needs a record
+    itself.
 
     Parameters
     ----------
@@ -468,4 +480,4 @@ def _hessian_by_differences(
         moved = np.asarray(M.from_normal_coordinates(x, step))
         mean_logs_after_step.append(mean_log_at(moved))
     decrease = mean_log_at(x) - np.stack(mean_logs_after_step)
-    return decrease.T / _DIFFERENCE_STEP
+    return np.asarray(decrease.T / _DIFFERENCE_STEP)

@@ -36,7 +36,7 @@ from curvedp.numerics.eigen import eigh
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.numerics.spd3 import (
     DOUBTFUL,
-    Factor,
+    InverseFactor,
     lower_entries,
     whitened_logs,
 )
@@ -139,6 +139,8 @@ def _records_per_block(M: Manifold) -> int:
 
 def _split_records(X: Array, block_size: int) -> list[Array]:
     """Cut an array of records into blocks of at most `block_size` records.
+
+    Blocks bound the memory that intermediate results take.
 
     Parameters
     ----------
@@ -295,7 +297,7 @@ def _has_accurate_tensor_kernels(ball: PublicBall) -> bool:
     if not is_tensor_space(ball.manifold):
         return False
     largest_condition = (
-        exp(3 * sqrt(2) * ball.radius) * Factor.of(ball.center).condition
+        exp(3 * sqrt(2) * ball.radius) * InverseFactor.of(ball.center).condition
     )
     return largest_condition <= 0.99 * DOUBTFUL  # one percent of room for round-off
 
@@ -320,7 +322,7 @@ def _tensor_passes(ball: PublicBall, X: Array) -> list[Pass]:
     """
     xp = namespace(X)
     find_inside = jitted(_find_inside) if is_jax_namespace(xp) else _find_inside
-    center = Factor.of(ball.center)
+    center = InverseFactor.of(ball.center)
     center_inverse = _as_argument(X, np.asarray(center.inverse))
     is_inside = find_inside(center_inverse, center.condition, ball.radius, X)
 
@@ -355,7 +357,7 @@ def _tensor_pass(ball: PublicBall, X: Array, is_summed: Array) -> Pass:
 
     def make_pass(x: np.ndarray) -> Array:
         """Return the sums at x, by the closed formula for 3×3 matrices."""
-        inverse = _as_argument(X, np.asarray(Factor.of(x).inverse))
+        inverse = _as_argument(X, np.asarray(InverseFactor.of(x).inverse))
         return sum_kernel(ball.grid, inverse, X, is_summed)
 
     return make_pass
@@ -418,11 +420,15 @@ def _find_inside(inverse: Array, condition: float, radius: float, X: Array) -> A
     array of bool, shape (n,)
         False for a matrix that may lie outside.
     """
-    return is_surely_inside(Factor(inverse, condition), radius, *lower_entries(X))
+    return is_surely_inside(
+        InverseFactor(inverse, condition), radius, *lower_entries(X)
+    )
 
 
 def _sum_tensors(grid: FixedPoint, inverse: Array, X: Array, is_summed: Array) -> Array:
     """Sum logarithms over some 3×3 matrices, in code that JAX can compile.
+
+    A pass over records on a device calls it for each block.
 
     Parameters
     ----------
@@ -442,7 +448,7 @@ def _sum_tensors(grid: FixedPoint, inverse: Array, X: Array, is_summed: Array) -
     """
     # The condition number of the factor is used to test accuracy, which was tested for
     # the whole ball (`_has_accurate_tensor_kernels`). So it is set to 1.
-    factor = Factor(inverse, 1.0)
+    factor = InverseFactor(inverse, 1.0)
     entries, _ = lower_entries(X)
     return tensor_sums(grid, whitened_logs(factor, entries), is_summed)
 

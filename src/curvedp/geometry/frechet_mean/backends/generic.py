@@ -120,6 +120,8 @@ class GenericBackend(MeanBackend):
     def _sample(self, sample_size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return evenly spaced records and their weights; all if there are few.
 
+        The start of a search and its Hessian are computed from such a sample.
+
         Parameters
         ----------
         sample_size : int
@@ -171,7 +173,7 @@ class GenericBackend(MeanBackend):
             result = self.make_pass(PassRequest(origin, with_cost=True))
             candidates.append((result.mean_square, np.asarray(origin)))
 
-        # The first of several that are equally good; points cannot be compared.
+        # The first of several that are equally good. Points themselves have no order.
         _, best = min(candidates, key=itemgetter(0))
         return np.asarray(best)
 
@@ -266,6 +268,8 @@ class GenericBackend(MeanBackend):
 
     def make_pass(self, request: PassRequest) -> PassResult:
         """Compute the mean logarithm and the mean squared distance at an iterate.
+
+        The search for the mean requests one such pass after another.
 
         Parameters
         ----------

@@ -351,6 +351,8 @@ class SPDBackend(MeanBackend):
     ) -> PassResult:
         """Make an accurate pass over 2×2 or 3×3 matrices, with closed formulas.
 
+        `accurate_pass` calls it if the matrices are stored by coordinate.
+
         Parameters
         ----------
         G, inverse : array, shape (m, m)
@@ -492,6 +494,9 @@ class SPDBackend(MeanBackend):
     def _sum_with_inverses(self, block: slice) -> tuple[Matrix, Matrix]:
         """Return the weighted sum of the records of a block, and that of their inverses.
 
+        The arithmetic and the harmonic mean, from which the search starts, are made of
+        these sums.
+
         Parameters
         ----------
         block : slice
@@ -550,6 +555,8 @@ def _add_blocks(
     sums_over_block: Callable[[Any], WeightedSums], record_blocks: Sequence[Any]
 ) -> PassResult:
     """Make a pass over all blocks of records in parallel, and add up their sums.
+
+    Every kind of pass ends with this step.
 
     Parameters
     ----------

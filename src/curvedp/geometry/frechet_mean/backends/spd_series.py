@@ -102,6 +102,8 @@ def log_sum_by_series(
 def _rescale(A: Matrix, middle: Matrix, sigma: float) -> Matrix:
     """Return the matrices Y = (A/c − cosh σ)/sinh σ, with eigenvalues in [−1, 1].
 
+    On [−1, 1] all Chebyshev polynomials are between −1 and 1.
+
     Parameters
     ----------
     A : array, shape (n, m, m)
@@ -124,6 +126,8 @@ def _rescale(A: Matrix, middle: Matrix, sigma: float) -> Matrix:
 
 def _add_giant_steps(total: Matrix, block_sums: Matrix, giant_step: Matrix) -> None:
     """Add Σ_b Σ_records T_{bs}(Y)·(the sum of block b), for the blocks b = 1, 2, ….
+
+    This is the second half of `log_sum_by_series`, for all blocks but the first.
 
     Parameters
     ----------
@@ -150,6 +154,8 @@ def _add_giant_steps(total: Matrix, block_sums: Matrix, giant_step: Matrix) -> N
 
 def _chebyshev_polynomials(Y: Matrix, stride: int) -> tuple[Matrix, Matrix]:
     """Return the first Chebyshev polynomials of matrices, T_0(Y) up to T_stride(Y).
+
+    They follow from the recurrence T_{j+1} = 2Y·T_j − T_{j−1}.
 
     Parameters
     ----------

@@ -170,6 +170,8 @@ def add_unresolved_matrices(
 def _accurate_sums(G: Matrix, X: Matrix, weights: Matrix) -> WeightedSums:
     """Sum the logarithms of whitened matrices to high relative accuracy.
 
+    These are the few matrices that plain double precision does not resolve.
+
     Parameters
     ----------
     G : array, shape (m, m)
@@ -194,6 +196,8 @@ def _accurate_sums(G: Matrix, X: Matrix, weights: Matrix) -> WeightedSums:
 
 def _weighted_sums(logs: Matrix, U: Matrix, weights: Matrix) -> WeightedSums:
     """Return the weighted sums of logarithms and of their squared lengths.
+
+    Logarithms are given by their eigenvalues and eigenvectors.
 
     Parameters
     ----------
