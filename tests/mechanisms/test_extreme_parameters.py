@@ -39,7 +39,9 @@ from curvedp.mechanisms import (
     LogGaussianMechanism,
     LogLaplaceMechanism,
 )
+from curvedp.mechanisms.staged import population
 from curvedp.randomness import GeneratorSource
+from curvedp.release import choose, predict
 from curvedp.statistics.frechet_mean import FrechetMean
 from curvedp.statistics.frechet_variance import FrechetVariance
 
@@ -50,6 +52,29 @@ SPACES = [
 ]  # fmt: skip
 KINDS = [GaussianMechanism, LaplaceMechanism, LogGaussianMechanism, LogLaplaceMechanism]
 ADDED = GDP(1.0, adjacency="add-remove")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rough_predictions():
+    """Errors are predicted from few simulated draws: here they need only be finite.
+
+    A mechanism is chosen by its predicted error, whose simulation is most of the time of
+    a small release.
+    """
+    kept_predictions = (
+        choose._rank,
+        predict.predicted_error,
+        predict._predict_described,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict, "_DRAWS_TIMES_DIM", 32)
+        patch.setattr(population, "_SIMULATED_RUNS", 1)
+        patch.setattr(population, "_COMPARED_RECORDS", 64)
+        for function in kept_predictions:
+            function.cache_clear()
+        yield
+    for function in kept_predictions:
+        function.cache_clear()
 
 
 def assert_is_point(M, value):
