@@ -6,6 +6,7 @@ neighboring data sets and Y is drawn from p₁.
 any law into fast series, and `sum` adds two independent losses. `table` is made of
 `coordinate`, `tail_table`, `discounted_integral` and `loss_integral`. `space_form`,
 `projective`, `hyperbolic_limit` and `line_and_circle` are the laws themselves.
-`projective` needs the probabilities of sets of directions (`direction_set`), which
-`interval_probability` and `disc_probability` compute.
+`space_form` uses `law_of_cosines` and `gaussian_mode`. `projective` needs the
+probabilities of sets of directions (`direction_set`), which `interval_probability` and
+`disc_probability` compute.
 """

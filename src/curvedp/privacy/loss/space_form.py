@@ -36,14 +36,20 @@ from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from curvedp.errors import NotResolved
-from curvedp.numerics.directed_rounding import NO_ABSOLUTE_ERROR, Array
+from curvedp.numerics.directed_rounding import Array
 from curvedp.numerics.log_space import log_sum_exp, log_symmetric_beta
 from curvedp.numerics.quadrature import endpoint_quadrature
+from curvedp.privacy.loss.gaussian_mode import solve_m_tan_m, solve_m_tanh_m
 from curvedp.privacy.loss.law import PrivacyLossLaw
+from curvedp.privacy.loss.law_of_cosines import (
+    HalfSums,
+    flat_law_of_cosines,
+    hyperbolic_law_of_cosines,
+    spherical_law_of_cosines,
+)
 
 Kind = Literal["gaussian", "laplace"]
 
@@ -244,8 +250,8 @@ class SpaceFormLoss(PrivacyLossLaw):
         # A Gaussian on a curved space needs a root search.
         target = power_of_sn * self.s * self.s
         if self.k == 1:
-            return _solve_m_tan_m(target)
-        return _solve_m_tanh_m(target)
+            return solve_m_tan_m(target)
+        return solve_m_tanh_m(target)
 
     def _laplace_mode(self, target: float) -> float:
         """Return the most likely distance m of Laplace noise from its center.
@@ -507,7 +513,7 @@ class SpaceFormLoss(PrivacyLossLaw):
         D = self.distance
         b = self._level_distance(r, t)
         b_minus_r = self._excess_distance(r, t, b)
-        sides = _HalfSums(
+        sides = HalfSums(
             x_first=(D - b_minus_r) / 2,
             x_second=(r + D + b) / 2,
             y_first=(D + b_minus_r) / 2,
@@ -516,11 +522,11 @@ class SpaceFormLoss(PrivacyLossLaw):
 
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == 0:
-                x, one_minus_x = _flat_law_of_cosines(sides, r, D)
+                x, one_minus_x = flat_law_of_cosines(sides, r, D)
             elif self.k == 1:
-                x, one_minus_x = _spherical_law_of_cosines(sides, r, D)
+                x, one_minus_x = spherical_law_of_cosines(sides, r, D)
             else:
-                x, one_minus_x = _hyperbolic_law_of_cosines(sides, r, D)
+                x, one_minus_x = hyperbolic_law_of_cosines(sides, r, D)
         return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(one_minus_x, 0.0), 1.0)
 
     def _excess_distance(self, r: Array, t: Array, b: Array) -> Array:
@@ -921,156 +927,6 @@ class SpaceFormLoss(PrivacyLossLaw):
             return False
         cut = _SINH_IS_EXPONENTIAL - self.mode
         return bool(np.any(high > cut) and np.any(low < cut))
-
-
-# ---- the law of cosines in half angles
-
-
-class _HalfSums(NamedTuple):
-    """Half sums and differences of the three sides r, D and b of a triangle."""
-
-    x_first: Array  # (r + D − b)/2
-    x_second: Array  # (r + D + b)/2
-    y_first: Array  # (b − r + D)/2
-    y_second: Array  # (b + r − D)/2
-
-
-def _flat_law_of_cosines(sides: _HalfSums, r: Array, D: float) -> tuple[Array, Array]:
-    """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, in flat space.
-
-    Parameters
-    ----------
-    sides : _HalfSums
-        Half sums of the sides.
-    r : array
-        One of the sides next to the angle.
-    D : float
-        The other one.
-
-    Returns
-    -------
-    x, one_minus_x : array
-        The two squares.
-    """
-    x = sides.x_first * sides.x_second / (r * D)
-    one_minus_x = sides.y_first * sides.y_second / (r * D)
-    return x, one_minus_x
-
-
-def _spherical_law_of_cosines(
-    sides: _HalfSums, r: Array, D: float
-) -> tuple[Array, Array]:
-    """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, on the unit sphere.
-
-    Parameters
-    ----------
-    sides : _HalfSums
-        Half sums of the sides.
-    r : array
-        One of the sides next to the angle.
-    D : float
-        The other one.
-
-    Returns
-    -------
-    x, one_minus_x : array
-        The two squares.
-    """
-    denominator = np.sin(r) * math.sin(D)
-    x = np.sin(sides.x_first) * np.sin(sides.x_second) / denominator
-    one_minus_x = np.sin(sides.y_first) * np.sin(sides.y_second) / denominator
-    return x, one_minus_x
-
-
-def _hyperbolic_law_of_cosines(
-    sides: _HalfSums, r: Array, D: float
-) -> tuple[Array, Array]:
-    """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, for curvature −1.
-
-    sinh z is written as e^z·(1 − e^{−2z})/2, so that nothing overflows. In x the
-    factors e^z cancel, and in 1 − x they leave e^{−2·x_first}.
-
-    Parameters
-    ----------
-    sides : _HalfSums
-        Half sums of the sides.
-    r : array
-        One of the sides next to the angle.
-    D : float
-        The other one.
-
-    Returns
-    -------
-    x, one_minus_x : array
-        The two squares.
-    """
-    denominator = np.expm1(-2 * r) * math.expm1(-2 * D)
-    x = np.expm1(-2 * sides.x_first) * np.expm1(-2 * sides.x_second) / denominator
-    one_minus_x = (
-        np.exp(-2 * sides.x_first)
-        * np.expm1(-2 * sides.y_first)
-        * np.expm1(-2 * sides.y_second)
-        / denominator
-    )
-    return x, one_minus_x
-
-
-# ---- the most likely radius of a Gaussian
-
-
-def _solve_m_tan_m(target: float) -> float:
-    """Return the root m in (0, π/2) of m·tan m = target.
-
-    It is the mode of the radius of a Gaussian on a sphere. The equation is solved in
-    the form m·sin m − target·cos m = 0, which has no pole. Because m² <= m·tan m, the
-    root is at most √target; if rounding hides any difference, that bound is returned.
-
-    Parameters
-    ----------
-    target : float
-        A positive number.
-
-    Returns
-    -------
-    float
-        The root m.
-    """
-    scale = max(target, 1.0)
-    upper = min(math.sqrt(target), math.pi / 2)
-    if upper * math.sin(upper) <= target * math.cos(upper):
-        return upper  # the bound is the root, up to rounding
-
-    def difference(m: float) -> float:
-        """Return m·sin m − target·cos m, divided by the larger of target and 1."""
-        return (m * math.sin(m) - target * math.cos(m)) / scale
-
-    return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=NO_ABSOLUTE_ERROR))
-
-
-def _solve_m_tanh_m(target: float) -> float:
-    """Return the root m > 0 of m·tanh m = target.
-
-    It is the mode of the radius of a Gaussian on a hyperbolic space. Because
-    m·tanh m >= m²/(1+m), the root is at most target + √target.
-
-    Parameters
-    ----------
-    target : float
-        A positive number.
-
-    Returns
-    -------
-    float
-        The root m.
-    """
-    # Twice the bound, so that rounding cannot put it left of the root. It is never 0.
-    upper = 2 * (target + math.sqrt(target) + NO_ABSOLUTE_ERROR)
-
-    def difference(m: float) -> float:
-        """Return m·tanh m/target − 1."""
-        return m * math.tanh(m) / target - 1.0
-
-    return float(scipy.optimize.brentq(difference, 0.0, upper, xtol=NO_ABSOLUTE_ERROR))
 
 
 def _enclose_support(u: Array, log_values: Array) -> tuple[Array, Array]:
