@@ -10,9 +10,7 @@ succeed.
 import ast
 import functools
 import importlib
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
@@ -59,21 +57,33 @@ def docstrings(source: str) -> list[str]:
     return [ast.get_docstring(node) or "" for node in nodes]
 
 
+# A string, which may hold a "#", or a comment.
+STRING_OR_COMMENT = re.compile(
+    r"""
+    (?P<quotes>\"{3}|'{3}) (?:\\.|(?!(?P=quotes)).)* (?P=quotes)
+    | "(?:\\.|[^"\\\n])*"
+    | '(?:\\.|[^'\\\n])*'
+    | \#[^\n]*
+    """,
+    flags=re.VERBOSE | re.DOTALL,
+)
+
+
 def comments(source: str) -> list[str]:
     """Return the comments; comments on consecutive lines are one."""
     joined: list[str] = []
-    last_line = -1  # of a comment that has its line to itself
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
+    last_end = -2  # of a comment that has its line to itself
+    for match in STRING_OR_COMMENT.finditer(source):
+        if not match[0].startswith("#"):
             continue
-        text = token.string.lstrip("#: ")
-        line = token.start[0]
-        has_own_line = token.line.lstrip().startswith("#")
-        if has_own_line and line == last_line + 1:
+        text = match[0].lstrip("#: ")
+        line_start = source.rfind("\n", 0, match.start()) + 1
+        has_own_line = not source[line_start : match.start()].strip()
+        if has_own_line and line_start == last_end + 1:
             joined[-1] += " " + text
         else:
             joined.append(text)
-        last_line = line if has_own_line else -1
+        last_end = match.end() if has_own_line else -2
     return joined
 
 
