@@ -150,7 +150,8 @@ def test_sites_told_different_rosters_cancel_nothing():
     V = vectors(np.random.default_rng(3), 7)
     # reads private seeds: even with every self mask off, no set of sites may add up to what its members hold
     bare = [
-        p.mask(0, ASKED, V[p.index]) - mask_words(p._secrets_of_round(0)[1], 5) for p in sites
+        p.mask(0, ASKED, V[p.index]) - mask_words(p._secrets_of_round(0)[1], 5)
+        for p in sites
     ]
     for subset in (s for k in range(1, 8) for s in combinations(range(7), k)):
         assert not exact(sum(bare[i] for i in subset).view(np.int64), V, list(subset))
