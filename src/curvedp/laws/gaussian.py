@@ -83,9 +83,9 @@ class RiemannianGaussian(IsotropicLaw):
     def _log_weight(self, distance: Floats) -> Floats:
         """Return −d²/2σ² at distances d, the log-density up to the normalizer.
 
-        Called by `log_prob`.
-
         σ is the scale.
+
+        Called by `log_prob`.
         """
         return -((distance / self.scale) ** 2) / 2
 

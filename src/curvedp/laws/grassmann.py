@@ -375,10 +375,10 @@ class _Envelope(NamedTuple):
 def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
     """Return the envelope whose proposals are accepted most often.
 
-    Called by `draw`; the result is cached, because it depends on public numbers only.
-
     The tangent of the concave function u ↦ log(sin √u/√u) at any u = x² gives a valid
     envelope. The best x makes the mass of the envelope smallest.
+
+    Called by `draw`; the result is cached, because it depends on public numbers only.
 
     Parameters
     ----------
@@ -598,12 +598,12 @@ def _de_bruijn_matrix(
 def _log_selberg(p: int, q: int) -> float:
     """Return the log-integral of exp(−|s|²/2)·∏ sᵢ^{q−p}·∏_{i<j}(sᵢ² − sⱼ²).
 
-    Used by `_log_mass`, which is known up to the constant of the volume.
-
     It is over s₁ > … > s_p > 0, the singular values of p×q matrices, and known by
     Selberg's formula. Normal p×q matrices have the total mass (2π)^{pq/2}. The ratio of
     the two is the constant of the volume on Grassmann, which is flat in the limit
     σ → 0.
+
+    Used by `_log_mass`, which is known up to the constant of the volume.
 
     Parameters
     ----------

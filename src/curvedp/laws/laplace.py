@@ -77,9 +77,9 @@ class RiemannianLaplace(IsotropicLaw):
     def _log_weight(self, distance: Floats) -> Floats:
         """Return −d/σ at distances d, the log-density up to the normalizer.
 
-        Called by `log_prob`.
-
         σ is the scale.
+
+        Called by `log_prob`.
         """
         return -distance / self.scale
 

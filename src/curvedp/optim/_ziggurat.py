@@ -152,12 +152,12 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
 def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
     """Accept or replace the undecided points, in place.
 
-    Called by `ziggurat_normals` for all chunks together, because few points are
-    undecided.
-
     A point of a wedge that lies under the curve is accepted; one above it is drawn
     again. A point of the bottom layer beyond its width is replaced by a draw from the
     tail.
+
+    Called by `ziggurat_normals` for all chunks together, because few points are
+    undecided.
 
     Parameters
     ----------

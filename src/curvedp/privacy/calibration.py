@@ -504,10 +504,10 @@ class _ScaleSearch:
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
+        `low` misses the target and `high` meets it or is infinite, at every step.
+
         Used if the secant method fails. That happens if the excess jumps, or if the
         noise exists up to some scale only.
-
-        `low` misses the target and `high` meets it or is infinite, at every step.
 
         Parameters
         ----------

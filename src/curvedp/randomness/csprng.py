@@ -232,10 +232,10 @@ class Source(ABC):
 def _leading_zeros_of_words(words: np.ndarray) -> np.ndarray:
     """Return the number of leading zero bits of each 64-bit word.
 
-    Called by `Source._leading_zeros`, which draws the exponents of floats.
-
     Each half is converted to float64 exactly. A conversion of the whole word could
     round 2^53 − 1 up, which would cost a bit.
+
+    Called by `Source._leading_zeros`, which draws the exponents of floats.
 
     Parameters
     ----------

@@ -401,11 +401,11 @@ def _disk_balls(uniforms: LazyUniforms, pair: int, bits: int) -> _DiskPoint:
 def _are_in_disk(uniforms: LazyUniforms) -> np.ndarray:
     """Return which random points (x, y) have x² + y² < 1, decided with certainty.
 
-    Called when normals are drawn: only points in the disk give normals.
-
     In floats s = x² + y² errs by at most 2(|x|+|y|)·2^-53 + 2^-105 + 3u·s ≤ 2^-50 near
     s = 1, with the unit roundoff u = 2^-53. Points so near to the circle are decided by
     interval arithmetic.
+
+    Called when normals are drawn: only points in the disk give normals.
 
     Parameters
     ----------

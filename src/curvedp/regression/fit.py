@@ -435,10 +435,10 @@ def _move_pair(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the pair (p, V) after a step of the fit.
 
-    Called by `_minimize` for every trial step.
-
     First the velocities are changed at p. Then p moves along a geodesic, and the
     velocities are transported in parallel along it.
+
+    Called by `_minimize` for every trial step.
 
     Parameters
     ----------

@@ -487,9 +487,9 @@ def _directions_in_flat_space(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mean clipped descent directions of linear regression in Euclidean space.
 
-    Used when the manifold is Euclidean, because it is faster than the general formula.
-
     They are the means of hᵢ and of xᵢ·hᵢ, where hᵢ is the clipped residual yᵢ − p − xᵢv.
+
+    Used when the manifold is Euclidean, because it is faster than the general formula.
 
     Parameters
     ----------

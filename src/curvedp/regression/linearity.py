@@ -218,11 +218,11 @@ class Neighborhood:
     def _max_residual(self, jacobi_norm: float) -> float:
         """Bound the distance between a response and its prediction, from public numbers.
 
-        Called by `max_remainder`.
-
         The bound is a sum of four distances: from the public center to the middle of
         the geodesic, along half the geodesic, from the center to a response, and how
         far a prediction moves within the neighborhood.
+
+        Called by `max_remainder`.
 
         Parameters
         ----------

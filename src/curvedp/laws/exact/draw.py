@@ -642,9 +642,9 @@ def _round_coordinate(
 ) -> int:
     """Return mean + sigma·(normal i), rounded to the grid 2^-grid, with certainty.
 
-    Called for each coordinate whose rounding float64 does not decide.
-
     More bits of the normal are drawn until the rounded value is certain.
+
+    Called for each coordinate whose rounding float64 does not decide.
 
     Parameters
     ----------

@@ -337,9 +337,9 @@ def _sinc(x: arb) -> arb:
 def _exponential(tangent: _Tangent, angles: _Angles) -> np.ndarray:
     """Return exp_P(H) = P·cos(√A) + H·(sin(√A)/√A), in balls.
 
-    Called by `draw_plane` for the accepted tangent vector.
-
     It is the end of the geodesic from the plane with the basis P and the velocity H.
+
+    Called by `draw_plane` for the accepted tangent vector.
 
     Parameters
     ----------

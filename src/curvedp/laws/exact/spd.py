@@ -168,9 +168,9 @@ def _round_with_floats(
 ) -> list[int] | None:
     """Return the rounded free entries of L·Y·L*; None if one is not certain in floats.
 
-    Called first for large matrices, because it is faster than Arb.
-
     The entries are computed in float64 with proved error radii.
+
+    Called first for large matrices, because it is faster than Arb.
 
     Parameters
     ----------

@@ -489,10 +489,10 @@ class NearDraw:
     def _eigenvalues(self, precision: int) -> list[arb] | None:
         """Return balls around the eigenvalues of V; None if Arb cannot separate them.
 
-        Called to decide whether the proposal is accepted.
-
         V is the logarithm of the draw. For large matrices, float64 eigenvalues with
         proved errors are used at the first precision of 64 bits.
+
+        Called to decide whether the proposal is accepted.
 
         Parameters
         ----------
@@ -656,10 +656,10 @@ def _sinhc_product(eigenvalues: list[arb]) -> _SinhcProduct:
 def _complex_from_blocks(matrix: arb_mat, m: int) -> acb_mat:
     """Return the complex m×m matrix of a real matrix of blocks [[a, −b], [b, a]].
 
-    Used to compute each eigenvalue once, and not twice.
-
     The block stands for a + ib. The complex matrix has each eigenvalue once, and the
     real one twice.
+
+    Used to compute each eigenvalue once, and not twice.
 
     Parameters
     ----------

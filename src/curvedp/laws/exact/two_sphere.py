@@ -493,11 +493,11 @@ class _Noise:
 def _draw_noise(count: int, scale: float, source: Source) -> _Noise:
     """Draw the radii and directions of a block by rejection sampling.
 
-    Called once for each block of centers.
-
     Both are drawn before any center is looked at, so how long it takes does not depend
     on the data. Radii are proposed from an envelope, and directions from pairs (x, y)
     in a square, of which those in the unit disk are accepted.
+
+    Called once for each block of centers.
 
     Parameters
     ----------

@@ -236,10 +236,10 @@ class TabulatedDensity:
     def _radii_at_log_drops_toward(self, end: float, log_drops: Floats) -> Floats:
         """Return the radii at which the density has fallen from its peak by factors.
 
+        They are found by bisection on one side of the peak.
+
         Used to place the panels of the quadrature, and to find where the density is
         negligible.
-
-        They are found by bisection on one side of the peak.
 
         Parameters
         ----------
@@ -526,14 +526,14 @@ class RadialDensity:
     def _density_rises_at(self, r: float) -> bool:
         """Return whether the density weight(r)·∏ sn_κ(r)^n rises at the radius r.
 
-        Called by `_peak`, which bisects between a radius where it rises and one where
-        it falls.
-
         Its logarithm has the derivative weight'/weight + Σ n·sn_κ'/sn_κ, so the density
         rises where −weight'/weight is less than the sum.
 
         The sum runs over the curvatures κ with multiplicities n. The function sn_κ(r)
         is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ for κ < 0.
+
+        Called by `_peak`, which bisects between a radius where it rises and one where
+        it falls.
 
         Parameters
         ----------

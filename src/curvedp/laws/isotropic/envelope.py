@@ -137,8 +137,6 @@ class TangentEnvelope:
     ) -> NDArray[np.intp]:
         """Write a proposal to each position and return the positions to draw again.
 
-        Called by `draw` until no position is left.
-
         A segment of the envelope is chosen in proportion to its mass, and a point in it
         by inverting the distribution function of its exponential density. The point t
         is accepted with probability f(t)/envelope(t).
@@ -146,6 +144,8 @@ class TangentEnvelope:
         Every proposal is checked: log(f/envelope) must not be positive.
         tests/laws/isotropic/test_envelope.py checks that envelopes lie above their
         targets.
+
+        Called by `draw` until no position is left.
 
         Parameters
         ----------
@@ -389,12 +389,12 @@ def radial_mode(kind: Kind, space: TwoPointHomogeneousSpace, scale: float) -> fl
 def _relative_growth_of_sn(kappa: float, r: float) -> float:
     """Return r·sn_κ′(r)/sn_κ(r), the relative growth of sn_κ per relative growth of r.
 
-    Called by `radial_mode`, which looks for the radius at which the density stops
-    growing.
-
     The function sn_κ(r) is sin(√κ·r)/√κ for κ > 0, r for κ = 0, and sinh(√−κ·r)/√−κ
     for κ < 0. So with the angle a = √|κ|·r the result is a/tan a, 1 or a/tanh a. It
     tends to 1 as r tends to 0.
+
+    Called by `radial_mode`, which looks for the radius at which the density stops
+    growing.
 
     Parameters
     ----------

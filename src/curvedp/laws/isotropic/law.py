@@ -187,13 +187,13 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
     def _draw_flat(self, rng: np.random.Generator, count: int) -> Floats:
         """Return `count` draws about 0 in ℝ^d.
 
-        Called by `draw` on flat spaces, where the points are the center plus these
-        vectors.
-
         The Gaussian has independent coordinates. The length of the Laplace law has the
         density ∝ r^{d−1}e^{−r/σ}, the Gamma law of shape d.
 
         σ is the scale, and d the dimension.
+
+        Called by `draw` on flat spaces, where the points are the center plus these
+        vectors.
 
         Parameters
         ----------
@@ -398,11 +398,11 @@ def _polar_point_of_ball(
 def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
     """Return the point of the sphere at distance r from p, in the direction u.
 
-    Used for spheres and for lines, which are unit vectors up to their sign.
-
     It is the image of y = (cos r, sin r·u), the point about e₁, under an isometry that
     takes e₁ to p. The reflection y − 2·(y·w)/|w|²·w along w = e₁ + sign·p takes e₁ to
     −sign·p, where sign = ±1 is the sign of p₁. So |w|² = 2(1 + |p₁|) stays away from 0.
+
+    Used for spheres and for lines, which are unit vectors up to their sign.
 
     Parameters
     ----------
@@ -439,12 +439,12 @@ def _polar_point_on_sphere(p: Floats, u: Floats, r: Floats) -> Floats:
 def _polar_point_on_hyperboloid(p: Floats, u: Floats, r: Floats) -> Floats:
     """Return the point at distance r and direction u about p on the hyperboloid.
 
-    Used for both models of hyperbolic space, the hyperboloid and the ball.
-
     It is the image of (cosh r, sinh r·u), the point about the origin, under the boost
     that takes the origin to p = (p₀, p⃗). With v = sinh r·u, the space coordinates of
     the image are v + (cosh r + v·p⃗/(1 + p₀))·p⃗. The time coordinate is computed from
     them, so that the result lies on the hyperboloid.
+
+    Used for both models of hyperbolic space, the hyperboloid and the ball.
 
     Parameters
     ----------

@@ -293,9 +293,9 @@ class LipschitzRejectionSampler:
     def _predicted_yield(self) -> float:
         """Return about how many draws one evaluation of the function g gives.
 
-        Called by `draw` to decide whether splitting cells saves work.
-
         The prediction steers the work; the law of the draws does not depend on it.
+
+        Called by `draw` to decide whether splitting cells saves work.
 
         Returns
         -------
@@ -379,10 +379,10 @@ class LipschitzRejectionSampler:
     def _cells_to_split(self) -> NDArray[np.intp]:
         """Return the indices of the cells with the most envelope mass above the target.
 
-        Called by `_refine`.
-
         Evaluating g in the children of these cells adds about a quarter to the
         evaluations spent on cells so far, within fixed limits.
+
+        Called by `_refine`.
 
         Returns
         -------

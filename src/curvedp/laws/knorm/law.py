@@ -116,9 +116,9 @@ class KNormLaw:
     ) -> tuple[float, ...]:
         """Return one positive Lipschitz constant for each block of coordinates.
 
-        Called by `sample` on the argument of the user.
-
         A ball has one block, the coordinates of x; a tangent bundle has two.
+
+        Called by `sample` on the argument of the user.
 
         Parameters
         ----------

@@ -129,11 +129,11 @@ def _sample_two_log_eigenvalues(
 ) -> Floats:
     """Return n draws of the two log-eigenvalues of a Gaussian 2×2 matrix, shape (n, 2).
 
-    Used for 2×2 matrices, because their law is known in closed form and needs no
-    envelope.
-
     The positive definite 2×2 matrices are ℝ × H^{1+β} with curvature −½: the center
     (ρ₁+ρ₂)/2 is normal, and half the gap is a hyperbolic radius divided by √2.
+
+    Used for 2×2 matrices, because their law is known in closed form and needs no
+    envelope.
 
     Parameters
     ----------

@@ -72,10 +72,10 @@ def _random_congruence_2x2(
 ) -> Floats:
     """Return X = L·Q·diag(e^ρ)·Q*·L* of 2×2 matrices, entry by entry, with Q uniform.
 
-    Used in place of general matrix products, because it is much faster.
-
     Up to phases of its columns Q = [[c, −s·z*], [s·z, c]], with the numbers c, s and z
     of `_uniform_unitary_2x2`.
+
+    Used in place of general matrix products, because it is much faster.
 
     Parameters
     ----------

@@ -173,14 +173,14 @@ class SpaceFormLoss(PrivacyLossLaw):
     def resolved(self) -> "SpaceFormLoss":
         """Return this loss with enough quadrature nodes for accurate integrals.
 
+        The tolerances are below the relative error of 1e-9 that profiles charge for all
+        errors together; raising them beyond it would not be sound.
+
         Called once, before the tails of the loss are tabulated. The number of nodes is
         doubled until a further doubling changes neither the integral ∫ρ of the
         density ρ of the radius, nor the upper tail P(L > t) at a few losses t. If the
         loss has a maximum T, three of these t are close to T, because the tail varies
         quickly there.
-
-        The tolerances are below the relative error of 1e-9 that profiles charge for all
-        errors together; raising them beyond it would not be sound.
 
         Returns
         -------
@@ -763,14 +763,14 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> tuple[Array, Array]:
         """Return the part of [low, high] on which a radial integrand is not negligible.
 
+        An interval that is too large only costs accuracy of the quadrature, which
+        `resolved` measures; one that is too small would lose probability.
+
         Called before each integration, so that all quadrature nodes lie where they
         matter. The integrand ρ(m+u)·F is a function of u = r − m, where r is the
         distance from the first center, ρ its density, m the mode of ρ, and F the
         probability of the directions that count. It has one peak, and three successive
         grids close in on the interval where it is above e^-42 of its peak.
-
-        An interval that is too large only costs accuracy of the quadrature, which
-        `resolved` measures; one that is too small would lose probability.
 
         Parameters
         ----------

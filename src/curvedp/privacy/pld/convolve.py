@@ -298,10 +298,6 @@ def _power_of_one_plus_z(
 ) -> _TransformPower:
     """Return the power F^count of the Fourier transform F of some masses, accurately.
 
-    It is used for very many identical mechanisms, where an error of F is multiplied by
-    `count`. F is written as 1 + z with a small z. Let p_j be the mass at the grid index
-    j, θ the frequency, and *excess* = Σp_j − 1. Summation by parts gives
-
         z(θ) = excess − i·sin θ·(m₊ − m₋)
                − 4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)) + (far part),
 
@@ -313,6 +309,10 @@ def _power_of_one_plus_z(
 
     tests/privacy/test_pld.py compares the power with high-precision arithmetic, and its
     error with the bounds.
+
+    It is used for very many identical mechanisms, where an error of F is multiplied by
+    `count`. F is written as 1 + z with a small z. Let p_j be the mass at the grid index
+    j, θ the frequency, and *excess* = Σp_j − 1. Summation by parts gives
 
     Parameters
     ----------
