@@ -36,7 +36,7 @@ def log_rho(kind, k, d, s, r):
 
 @pytest.mark.parametrize(("kind", "k", "d", "s", "D"), LAWS)
 def test_the_radial_law_and_its_loss(kind, k, d, s, D):
-    law = SpaceFormLoss(kind, k, d, s, D).resolved()
+    law = SpaceFormLoss(kind, k, d, s, D).with_enough_nodes()
     assert (
         law.order == 64
     )  # the nodes are where the integrand is: no doubling is needed
@@ -104,7 +104,7 @@ def test_the_radial_law_and_its_loss(kind, k, d, s, D):
 @pytest.mark.parametrize(("kind", "k", "d", "s", "D"), LAWS)
 def test_tails_of_the_loss(kind, k, d, s, D):
     """P₁(L > t) by an integral over the radius of the cap of angles with L > t, found by bisection."""
-    law = SpaceFormLoss(kind, k, d, s, D).resolved()
+    law = SpaceFormLoss(kind, k, d, s, D).with_enough_nodes()
     t = np.array([0.0, 0.3, 1.0, 2.5]) * law.loss_scale
     t = t[t < 0.95 * law.max_loss]
     upper, lower = law.log_tails(t)

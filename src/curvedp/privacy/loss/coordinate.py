@@ -73,6 +73,9 @@ class LossCoordinate:
     def slope(self, distance_to_max: Array) -> Array:
         """Return dw/dt at losses t: 1/(T − t), or 1 if T is infinite.
 
+        It converts slopes in w, which a table provides, to slopes in t. T is the
+        largest loss.
+
         Parameters
         ----------
         distance_to_max : array
@@ -107,8 +110,9 @@ class LossCoordinate:
     def rounding(self, w: Array) -> Array:
         """Return by how much rounding a loss t changes its coordinate w.
 
-        The unit is 2^-50. For a bounded loss, w = −log(1 − t/T) changes by about e^w of
-        these units; otherwise w = t changes by about w of them.
+        A series over w need not be more accurate than this. The unit is 2^-50. For a
+        bounded loss, w = −log(1 − t/T) changes by about e^w of these units; otherwise
+        w = t changes by about w of them.
 
         Parameters
         ----------

@@ -89,8 +89,11 @@ class _Flux(NamedTuple):
 def log_disc_probabilities(n: int, disc: Disc) -> tuple[Array, Array]:
     """Return log P and log(1 − P), with P the probability of a disc |w + c| < R.
 
-    P or 1 − P is a flux through an arc (see the module). Three special cases preserve
-    precision:
+    P is the probability that a random direction on a complex projective space has a
+    privacy loss above a level. The density of the coordinate w is the divergence of a
+    radial field. So P, or 1 − P if the disc contains 0, is the flux of that field
+    through an arc: the part of the disc's boundary inside the unit disc. Three special
+    cases preserve precision:
 
     - If the arc comes near 0 (`is_central`), the pole of the field is subtracted. The
       field is then (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle
@@ -120,8 +123,8 @@ def log_disc_probabilities(n: int, disc: Disc) -> tuple[Array, Array]:
         circle_fraction = _circle_fraction(disc)
 
         # P and 1 − P in three cases: the arc comes near 0; else the disc contains 0;
-        # else it does not. The one that equals ± the flux stays in its unit, so that it
-        # cannot underflow.
+        # else it does not. The one that is the flux, up to its sign, is kept in units
+        # of exp(log_unit), so that it cannot underflow.
         cases = [is_central, contains_zero]
         inside = np.select(
             cases, [flux.value + circle_fraction, 1 - scaled_flux], -flux.value
@@ -146,8 +149,9 @@ def log_disc_probabilities(n: int, disc: Disc) -> tuple[Array, Array]:
 def _flux_through_arc(n: int, disc: Disc, is_central: NDArray[np.bool_]) -> _Flux:
     """Return the flux of a radial field through an arc of each disc in the unit disc.
 
-    The arc is w = −c + R·e^{iψ}. The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or, without
-    its pole, (1 − (1−|w|²)^{n−1})/(2π|w|²)·w. On the arc,
+    It is the probability of the disc, or of its complement, up to a correction. The arc
+    is w = −c + R·e^{iψ}. The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or, without its pole,
+    (1 − (1−|w|²)^{n−1})/(2π|w|²)·w. On the arc,
 
         |w|² = (R−c)² + 4Rc·sin²(ψ/2),      w·(outward normal) = (R−c) + 2c·sin²(ψ/2),
 
@@ -205,8 +209,9 @@ def _flux_through_arc(n: int, disc: Disc, is_central: NDArray[np.bool_]) -> _Flu
 def _circle_fraction(disc: Disc) -> Array:
     """Return the fraction of the unit circle that lies inside the disc |w + c| < R.
 
-    It is 2/π·arcsin√(−right_end·left_end/c), and 0 if the disc lies inside the unit
-    disc (left_end >= 0).
+    It is the part of the probability of the disc that comes from the unit circle, if
+    the pole of the field was subtracted. It is 2/π·arcsin√(−right_end·left_end/c), and
+    0 if the disc lies inside the unit disc (left_end >= 0).
 
     Parameters
     ----------

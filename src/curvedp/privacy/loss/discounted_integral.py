@@ -46,9 +46,10 @@ class _UsedIntervals(NamedTuple):
 
 
 def log_discounted_integral(table: TailTable, eps: Array, tail: Tail) -> Array:
-    """Return log ∫_ε^∞ e^{ε−t}·P(t) dt, where P is one tail of the loss.
+    """Return log δ(ε) or log(1 − δ(ε)), as log ∫_ε^∞ e^{ε−t}·P(t) dt.
 
-    For a bounded loss, δ is rounded up and 1 − δ down.
+    P is one tail of the privacy loss: the upper one gives the privacy profile δ(ε), the
+    lower one 1 − δ(ε). For a bounded loss, δ is rounded up and 1 − δ down.
 
     Parameters
     ----------
@@ -81,6 +82,7 @@ def log_discounted_integral(table: TailTable, eps: Array, tail: Tail) -> Array:
 def _sum_over_intervals(table: TailTable, eps: Array, tail: Tail) -> Array:
     """Return log ∫_ε^∞ e^{ε−t}·P(t) dt for many ε, interval by interval.
 
+    P is one tail of the privacy loss. Intervals that many ε share are integrated once.
     Each interval must be counted exactly once for each ε. The result is compared with
     closed forms and with quadrature in tests/privacy/test_loss_table.py.
 
@@ -119,6 +121,9 @@ def _divide_into_intervals(
     table: TailTable, eps: Array, edges: Array, tail: Tail
 ) -> _LossIntervals:
     """Return the intervals over which a tail of the loss is integrated.
+
+    The integral from ε to infinity consists of an interval from ε to the end of its
+    panel of the table, and of all later panels, which many ε share.
 
     Parameters
     ----------

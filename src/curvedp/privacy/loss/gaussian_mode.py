@@ -12,7 +12,8 @@ from curvedp.numerics.directed_rounding import NO_ABSOLUTE_ERROR
 def solve_m_tan_m(target: float) -> float:
     """Return the root m in (0, π/2) of m·tan m = target.
 
-    It is the mode of the radius of a Gaussian on a sphere. The equation is solved in
+    It is the most likely distance of Gaussian noise on a sphere from its center, if
+    `target` is (d−1)s², with the dimension d and the scale s. The equation is solved in
     the form m·sin m − target·cos m = 0, which has no pole. Because m² <= m·tan m, the
     root is at most √target; if rounding hides any difference, that bound is returned.
 
@@ -41,7 +42,8 @@ def solve_m_tan_m(target: float) -> float:
 def solve_m_tanh_m(target: float) -> float:
     """Return the root m > 0 of m·tanh m = target.
 
-    It is the mode of the radius of a Gaussian on a hyperbolic space. Because
+    It is the most likely distance of Gaussian noise on a hyperbolic space from its
+    center, if `target` is (d−1)s², with the dimension d and the scale s. Because
     m·tanh m >= m²/(1+m), the root is at most target + √target.
 
     Parameters

@@ -23,9 +23,11 @@ _CANCELING_LOG_RATIO = -0.1
 def log_probability_inside(d: int, interval: DirectionSet) -> Array:
     """Return the log probability of the interval |w + c| < R.
 
-    It is log(P(v < right_end) − P(v < left_end)), or an integral where the two
-    probabilities nearly cancel. tests/privacy/test_projective.py compares the tails on
-    the rotations with integrals in high precision.
+    It is the probability that the privacy loss of a random direction exceeds a level.
+    With the coordinate w of the direction and v = (1 + w)/2, the result is
+    log(P(v < right_end) − P(v < left_end)), or an integral where the two probabilities
+    nearly cancel. tests/privacy/test_projective.py compares the tails on the rotations
+    with integrals in high precision.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def log_probability_inside(d: int, interval: DirectionSet) -> Array:
     log_ratio = np.minimum(log_below_left - log_below_right, 0.0)
     log_probability = log_below_right + np.log(-np.expm1(log_ratio))
 
-    # Where it would lose digits, an integral over the angle.
+    # Where that difference would lose digits, integrate over the angle instead.
     is_close = log_below_left - log_below_right > _CANCELING_LOG_RATIO
     cancels = (clipped.left_end > 0) & is_close
     if np.any(cancels):
@@ -61,7 +63,9 @@ def log_probability_inside(d: int, interval: DirectionSet) -> Array:
 def log_probability_outside(d: int, interval: DirectionSet) -> Array:
     """Return the log probability that w is not in the interval |w + c| < R.
 
-    It is log(P(v > right_end) + P(v < left_end)).
+    It is the probability that the privacy loss of a random direction is at most a
+    level. With the coordinate w of the direction and v = (1 + w)/2, the result is
+    log(P(v > right_end) + P(v < left_end)).
 
     Parameters
     ----------

@@ -59,11 +59,11 @@ class PrivacyLossLaw:
         """About the standard deviation of L: the length on which its tails vary."""
         raise NotImplementedError
 
-    def resolved(self) -> "PrivacyLossLaw":
+    def with_enough_nodes(self) -> "PrivacyLossLaw":
         """Return a law with enough quadrature nodes for accurate tails.
 
-        Called once, before the tails are tabulated. A law whose tails have closed forms
-        needs no quadrature and returns itself, which is the default.
+        A profile calls it once, before it tabulates the tails. A law whose tails have
+        closed forms needs no quadrature and returns itself, which is the default.
 
         Returns
         -------

@@ -16,89 +16,96 @@ from curvedp.numerics.directed_rounding import Array
 
 
 class HalfSums(NamedTuple):
-    """Half sums and differences of the three sides r, D and b of a triangle."""
+    """Half sums of the sides r, D and b of a triangle, named after the negative side."""
 
-    x_first: Array  # (r + D − b)/2
-    x_second: Array  # (r + D + b)/2
-    y_first: Array  # (b − r + D)/2
-    y_second: Array  # (b + r − D)/2
+    minus_b: Array  # (r + D − b)/2
+    all_plus: Array  # (r + D + b)/2
+    minus_r: Array  # (b − r + D)/2
+    minus_d: Array  # (b + r − D)/2
 
 
-def flat_law_of_cosines(sides: HalfSums, r: Array, D: float) -> tuple[Array, Array]:
+def flat_law_of_cosines(half: HalfSums, r: Array, D: float) -> tuple[Array, Array]:
     """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, in flat space.
 
+    cos²(φ/2) is (r+D−b)/2·(r+D+b)/2 / (r·D), and sin²(φ/2) is
+    (b−r+D)/2·(b+r−D)/2 / (r·D). They sum to 1, but a difference from 1 would lose
+    digits.
+
     Parameters
     ----------
-    sides : HalfSums
-        Half sums of the sides.
+    half : HalfSums
+        Half sums and differences of the sides r, D and b.
     r : array
         One of the sides next to the angle.
     D : float
-        The other one.
+        The other side next to the angle.
 
     Returns
     -------
-    x, one_minus_x : array
+    cos_square, sin_square : array
         The two squares.
     """
-    x = sides.x_first * sides.x_second / (r * D)
-    one_minus_x = sides.y_first * sides.y_second / (r * D)
-    return x, one_minus_x
+    cos_square = half.minus_b * half.all_plus / (r * D)
+    sin_square = half.minus_r * half.minus_d / (r * D)
+    return cos_square, sin_square
 
 
-def spherical_law_of_cosines(
-    sides: HalfSums, r: Array, D: float
-) -> tuple[Array, Array]:
+def spherical_law_of_cosines(half: HalfSums, r: Array, D: float) -> tuple[Array, Array]:
     """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, on the unit sphere.
+
+    They sum to 1, but a difference from 1 would lose the digits of the smaller one.
 
     Parameters
     ----------
-    sides : HalfSums
-        Half sums of the sides.
+    half : HalfSums
+        Half sums and differences of the sides r, D and b.
     r : array
         One of the sides next to the angle.
     D : float
-        The other one.
+        The other side next to the angle.
 
     Returns
     -------
-    x, one_minus_x : array
+    cos_square, sin_square : array
         The two squares.
     """
     denominator = np.sin(r) * math.sin(D)
-    x = np.sin(sides.x_first) * np.sin(sides.x_second) / denominator
-    one_minus_x = np.sin(sides.y_first) * np.sin(sides.y_second) / denominator
-    return x, one_minus_x
+    cos_square = np.sin(half.minus_b) * np.sin(half.all_plus) / denominator
+    sin_square = np.sin(half.minus_r) * np.sin(half.minus_d) / denominator
+    return cos_square, sin_square
 
 
 def hyperbolic_law_of_cosines(
-    sides: HalfSums, r: Array, D: float
+    half: HalfSums, r: Array, D: float
 ) -> tuple[Array, Array]:
     """Return cos²(φ/2) and sin²(φ/2) of the angle φ opposite to b, for curvature −1.
 
-    sinh z is written as e^z·(1 − e^{−2z})/2, so that nothing overflows. In x the
-    factors e^z cancel, and in 1 − x they leave e^{−2·x_first}.
+    Both are products of two sinh, divided by sinh r·sinh D. Each sinh z is written as
+    e^z·(1 − e^{−2z})/2, so that nothing overflows. The factors e^z cancel in cos²(φ/2),
+    and leave e^{−(r+D−b)} in sin²(φ/2).
 
     Parameters
     ----------
-    sides : HalfSums
-        Half sums of the sides.
+    half : HalfSums
+        Half sums and differences of the sides r, D and b.
     r : array
         One of the sides next to the angle.
     D : float
-        The other one.
+        The other side next to the angle.
 
     Returns
     -------
-    x, one_minus_x : array
+    cos_square, sin_square : array
         The two squares.
     """
     denominator = np.expm1(-2 * r) * math.expm1(-2 * D)
-    x = np.expm1(-2 * sides.x_first) * np.expm1(-2 * sides.x_second) / denominator
-    one_minus_x = (
-        np.exp(-2 * sides.x_first)
-        * np.expm1(-2 * sides.y_first)
-        * np.expm1(-2 * sides.y_second)
+    cos_square = (
+        np.expm1(-2 * half.minus_b) * np.expm1(-2 * half.all_plus) / denominator
+    )
+    sin_square = (
+        np.exp(-2 * half.minus_b)
+        * np.expm1(-2 * half.minus_r)
+        * np.expm1(-2 * half.minus_d)
         / denominator
     )
-    return x, one_minus_x
+    return cos_square, sin_square

@@ -244,10 +244,11 @@ class LineLaplaceLoss(_LaplaceLoss):
 def _log_normal_between(a: Array, b: Array) -> Array:
     """Return the log probability of an interval [a, b] under the standard normal law.
 
-    It is log(Φ(b) − Φ(a)), with Φ the normal distribution function, and has full
-    relative precision. Intervals in the right tail are reflected to the left. If the
-    normal density changes little between a and b, it is integrated by quadrature;
-    otherwise the difference of two values of Φ loses no digits.
+    The tails of a privacy loss on the circle are such probabilities. The result is
+    log(Φ(b) − Φ(a)), with Φ the normal distribution function, and has full relative
+    precision. Intervals in the right tail are reflected to the left. If the normal
+    density changes little between a and b, it is integrated by quadrature; otherwise
+    the difference of two values of Φ loses no digits.
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ def _halve_steep_cells(
 
 
 def _halve(low: Array, high: Array, is_split: NDArray[np.bool_]) -> _Cells:
-    """Halve selected cells.
+    """Halve selected cells, in which an integrand varies too much for one rule.
 
     Parameters
     ----------
@@ -179,6 +179,8 @@ def _log_integrand_in_w(
     table: TailTable, log_integrand: LogIntegrand, w: Array
 ) -> Array:
     """Return log(f(t)·dt/dw): the integrand of ∫f dt if w is the variable.
+
+    f is a function of the privacy loss t, and w the coordinate of t in its table.
 
     Parameters
     ----------

@@ -237,7 +237,7 @@ class ProjectiveLoss(SpaceFormLoss):
     def _log_integrand(
         self, u: Array, t: Array, direction: Direction, is_rough: bool = False
     ) -> Array:
-        """Return log(ρ(m+u)/ρ(m)·F), the logarithm of the integrand of a tail.
+        """Return log(ρ(m+u)/ρ(m)·F), the integrand of a tail of the privacy loss.
 
         The radius r = m + u of an output is its distance from the first center, ρ the
         density of r, and m its mode. F is the probability, given r, that the direction
@@ -321,6 +321,8 @@ class ProjectiveLoss(SpaceFormLoss):
     ) -> Array:
         """Return the log probability of directions, on a real projective space.
 
+        They are the directions in which the privacy loss is above a level, or is not.
+
         Parameters
         ----------
         exceeding : DirectionSet
@@ -341,6 +343,8 @@ class ProjectiveLoss(SpaceFormLoss):
         self, exceeding: DirectionSet, direction: Direction
     ) -> Array:
         """Return the log probability of directions, on a complex projective space.
+
+        They are the directions in which the privacy loss is above a level, or is not.
 
         Parameters
         ----------

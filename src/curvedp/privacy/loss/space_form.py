@@ -170,17 +170,17 @@ class SpaceFormLoss(PrivacyLossLaw):
     # integrated; otherwise the lower one is. The other tail is the complement.
     _upper_is_small: ClassVar[float] = -0.7
 
-    def resolved(self) -> "SpaceFormLoss":
+    def with_enough_nodes(self) -> "SpaceFormLoss":
         """Return this loss with enough quadrature nodes for accurate integrals.
 
-        The tolerances are below the relative error of 1e-9 that profiles charge for all
-        errors together; raising them beyond it would not be sound.
+        A profile calls it once, before it tabulates the tails of the loss. The number
+        of nodes is doubled until a further doubling changes neither the integral ∫ρ of
+        the density ρ of the radius, nor the upper tail P(L > t) at a few losses t. If
+        the loss has a maximum T, three of these t are close to T, because the tail
+        varies quickly there.
 
-        Called once, before the tails of the loss are tabulated. The number of nodes is
-        doubled until a further doubling changes neither the integral ∫ρ of the
-        density ρ of the radius, nor the upper tail P(L > t) at a few losses t. If the
-        loss has a maximum T, three of these t are close to T, because the tail varies
-        quickly there.
+        The tolerances of this comparison are below the relative error of 1e-9 that
+        profiles charge for all errors together. Larger tolerances would not be sound.
 
         Returns
         -------
@@ -235,11 +235,12 @@ class SpaceFormLoss(PrivacyLossLaw):
     def mode(self) -> float:
         """The most likely distance m of an output from the center of the noise.
 
-        It maximizes the density ρ of that distance. With the scale s and the dimension
-        d, the mode m solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace),
-        where sn is sinh, the identity or sin for the curvature −1, 0 or 1. For the
-        Gaussian this means m·tan m = (d−1)s² on a sphere and m·tanh m = (d−1)s² on a
-        hyperbolic space.
+        Radial integrals measure the distance r from m, as u = r − m, and divide by the
+        density at m, so that nothing overflows. With the scale s and the dimension d,
+        the mode m solves (d−1)·sn′(m)/sn(m) = m/s² (Gaussian) or 1/s (Laplace), where
+        sn is sinh, the identity or sin for the curvature −1, 0 or 1. For the Gaussian
+        this means m·tan m = (d−1)s² on a sphere and m·tanh m = (d−1)s² on a hyperbolic
+        space.
         """
         power_of_sn = self.d - 1
         if self.kind == "laplace":
@@ -278,11 +279,12 @@ class SpaceFormLoss(PrivacyLossLaw):
     def log_rho(self, u: Array) -> Array:
         """Return the log density of the radius, relative to its value at the mode.
 
-        The radius r is the distance of an output from the center of the noise. Its
-        density is ρ(r) ∝ weight(r)·sn(r)^{d−1}, where the weight is e^{−r²/2s²}
-        (Gaussian) or e^{−r/s} (Laplace), and sn is sinh, the identity or sin for the
-        curvature −1, 0 or 1. With m the mode of ρ, the ratio sn(m+u)/sn(m) is computed
-        as 1 + (a small term), which loses no digits if u is small.
+        It is the common factor of all integrands for the tails of the privacy loss. The
+        radius r is the distance of an output from the center of the noise. Its density
+        is ρ(r) ∝ weight(r)·sn(r)^{d−1}, where the weight is e^{−r²/2s²} (Gaussian) or
+        e^{−r/s} (Laplace), and sn is sinh, the identity or sin for the curvature −1, 0
+        or 1. With m the mode of ρ, the ratio sn(m+u)/sn(m) is computed as 1 + (a small
+        term), which loses no digits if u is small.
 
         Parameters
         ----------
@@ -360,9 +362,10 @@ class SpaceFormLoss(PrivacyLossLaw):
     def width(self) -> float:
         """The width of the peak of the density ρ of the radius at its mode m.
 
-        The radius is the distance of an output from the center of the noise. The width
-        is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ = (d−1)/sn(m)², plus 1/s² for the
-        Gaussian; sn is sinh, the identity or sin for the curvature −1, 0 or 1.
+        It is the unit of the grid on which the search for the support of an integrand
+        starts. The radius is the distance of an output from the center of the noise.
+        The width is (−(log ρ)″(m))^{−1/2}, where −(log ρ)″ = (d−1)/sn(m)², plus 1/s²
+        for the Gaussian; sn is sinh, the identity or sin for the curvature −1, 0 or 1.
 
         A Laplace density of large scale on a hyperbolic space falls nearly like
         e^{−(1/s − (d−1))·r}. There the width is at most the length of that decay.
@@ -385,7 +388,7 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def log_mass(self) -> float:
-        """The logarithm of ∫ρ(r) dr / ρ(m), which normalizes the density ρ.
+        """The logarithm of ∫ρ(r) dr / ρ(m), by which every tail integral is divided.
 
         ρ is the density of the radius (the distance of an output from the center of the
         noise), known up to a constant factor, and m is its mode.
@@ -400,10 +403,11 @@ class SpaceFormLoss(PrivacyLossLaw):
 
     @cached_property
     def mean_square(self) -> float:
-        """The mean square distance E[r²] of the noise from its center.
+        """The mean square distance E[r²] of the noise, for its Fisher information.
 
-        It is the integral of r²·ρ(r) divided by the integral of ρ, with ρ the density
-        of the distance r. The variable of integration is u = r − (mode of ρ).
+        r is the distance of an output from the center of the noise. E[r²] is the
+        integral of r²·ρ(r) divided by the integral of ρ, with ρ the density of the
+        distance r. The variable of integration is u = r − (mode of ρ).
         """
         low, high = self._find_support_in(
             t=np.array([0.0]),
@@ -485,10 +489,11 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _squared_cosine_of_level(self, r: Array, t: Array) -> tuple[Array, Array]:
         """Return x = cos²(φ/2) and 1 − x for the angle φ at which the loss is t.
 
-        An output is described by its distance r from the first center η₁ and its angle
-        φ, seen from η₁, to the direction of the second center η₂. Its loss is t if its
-        distance from η₂ is b = `_level_distance(r, t)`. With D the distance of the
-        centers, the law of cosines in half angles gives
+        They determine how likely it is that an output at the distance r has a larger
+        loss than t. An output is described by its distance r from the first center η₁
+        and its angle φ, seen from η₁, to the direction of the second center η₂. Its
+        loss is t if its distance from η₂ is b = `_level_distance(r, t)`. With D the
+        distance of the centers, the law of cosines in half angles gives
 
             x     = sn((r+D−b)/2)·sn((r+D+b)/2) / (sn r·sn D),
             1 − x = sn((b−r+D)/2)·sn((b+r−D)/2) / (sn r·sn D),
@@ -513,24 +518,26 @@ class SpaceFormLoss(PrivacyLossLaw):
         D = self.distance
         b = self._level_distance(r, t)
         b_minus_r = self._excess_distance(r, t, b)
-        sides = HalfSums(
-            x_first=(D - b_minus_r) / 2,
-            x_second=(r + D + b) / 2,
-            y_first=(D + b_minus_r) / 2,
-            y_second=(b + r - D) / 2,
+        half_sums = HalfSums(
+            minus_b=(D - b_minus_r) / 2,
+            all_plus=(r + D + b) / 2,
+            minus_r=(D + b_minus_r) / 2,
+            minus_d=(b + r - D) / 2,
         )
 
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if self.k == 0:
-                x, one_minus_x = flat_law_of_cosines(sides, r, D)
+                x, one_minus_x = flat_law_of_cosines(half_sums, r, D)
             elif self.k == 1:
-                x, one_minus_x = spherical_law_of_cosines(sides, r, D)
+                x, one_minus_x = spherical_law_of_cosines(half_sums, r, D)
             else:
-                x, one_minus_x = hyperbolic_law_of_cosines(sides, r, D)
+                x, one_minus_x = hyperbolic_law_of_cosines(half_sums, r, D)
         return np.fmin(np.fmax(x, 0.0), 1.0), np.fmin(np.fmax(one_minus_x, 0.0), 1.0)
 
     def _excess_distance(self, r: Array, t: Array, b: Array) -> Array:
         """Return b − r without cancellation, for outputs with the privacy loss t.
+
+        The law of cosines needs this small difference to full relative precision.
 
         Parameters
         ----------
@@ -555,8 +562,9 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _level_set(self, t: Array) -> LevelSet:
         """Return the radii r_a and r_b between which the loss L takes the value t.
 
-        The radius of an output is its distance from the first center. With D the
-        distance of the two centers, s the scale of the noise and D′ = 2·diameter − D,
+        The integral over the radius is divided there. The radius of an output is its
+        distance from the first center. With D the distance of the two centers, s the
+        scale of the noise and D′ = 2·diameter − D,
 
             r_a = |D² − 2s²t|/2D,    r_b = (D′² − 2s²t)/2D′     for the Gaussian,
             r_a = (D − st)/2,        r_b = (D′ − st)/2          for the Laplace law.
@@ -763,14 +771,14 @@ class SpaceFormLoss(PrivacyLossLaw):
     ) -> tuple[Array, Array]:
         """Return the part of [low, high] on which a radial integrand is not negligible.
 
-        An interval that is too large only costs accuracy of the quadrature, which
-        `resolved` measures; one that is too small would lose probability.
-
-        Called before each integration, so that all quadrature nodes lie where they
-        matter. The integrand ρ(m+u)·F is a function of u = r − m, where r is the
+        It is called before each integration, so that all quadrature nodes lie where
+        they matter. The integrand ρ(m+u)·F is a function of u = r − m, where r is the
         distance from the first center, ρ its density, m the mode of ρ, and F the
         probability of the directions that count. It has one peak, and three successive
         grids close in on the interval where it is above e^-42 of its peak.
+
+        An interval that is too large only costs accuracy of the quadrature, which
+        `with_enough_nodes` measures; one that is too small would lose probability.
 
         Parameters
         ----------
@@ -905,9 +913,9 @@ class SpaceFormLoss(PrivacyLossLaw):
     def _has_two_scales(self, low: Array, high: Array, direction: Direction) -> bool:
         """Return whether an integral must be cut at r = 20, where sinh is exponential.
 
-        The density of Laplace noise of large scale on a hyperbolic space varies on one
-        scale near its center and on a longer one far out. One quadrature rule does not
-        resolve both.
+        The density of Laplace noise of large scale on a hyperbolic space varies quickly
+        near its center and slowly at large r. One quadrature rule does not resolve
+        both.
 
         Parameters
         ----------

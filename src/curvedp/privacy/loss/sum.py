@@ -331,7 +331,9 @@ class SumOfLosses(PrivacyLossLaw):
 
         The integral covers the values of B in [low, high], and the last term those
         above `high`. Both must use the same `high`, or values would be counted twice.
-        tests/privacy/test_loss_sum.py compares the tails with closed forms.
+        tests/privacy/test_loss_sum.py compares the tails with closed forms. `log_tails`
+        calls this method with the final number of nodes, and `_find_resolving_order`
+        with several numbers.
 
         Parameters
         ----------
@@ -432,8 +434,8 @@ class SumOfLosses(PrivacyLossLaw):
     def _first_grid(self, low: Array, high: Array) -> Array:
         """Return a coarse grid of values b of the loss B, between low and high.
 
-        It is dense about the mean of B. If A or B is bounded, evenly spaced points are
-        added.
+        The search for the support of a convolution integrand starts on it. It is dense
+        about the mean of B. If A or B is bounded, evenly spaced points are added.
 
         Parameters
         ----------

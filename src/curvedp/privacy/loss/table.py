@@ -149,10 +149,11 @@ class TabulatedLossLaw(TailTable):
 
     @cached_property
     def _series_of_second_law(self) -> PiecewiseChebyshev:
-        """A series of t + log P₂(L > t), on the panels of the table when first used.
+        """A piecewise polynomial for t + log P₂(L > t), which replaces slow integrals.
 
         P₂ is the output distribution on the second data set. The variable is the
-        coordinate w of the table.
+        coordinate w of the loss t. The polynomials are fitted once, on the panels that
+        the table has at the first access; a later extension of the table is ignored.
         """
 
         def shifted_log_tail(w: Array) -> Array:
@@ -196,6 +197,8 @@ class TabulatedLossLaw(TailTable):
 
     def _clipped_magnitude(self, t: Array) -> Array:
         """Return the magnitude |t|, cut off just below a finite largest loss.
+
+        At the largest loss itself the coordinate of the table is infinite.
 
         Parameters
         ----------
@@ -312,8 +315,9 @@ class TabulatedLossLaw(TailTable):
     ) -> float:
         """Return log ∫₀^T f(t) dt of a positive function f of the privacy loss.
 
-        T is the largest loss. The quadrature is adaptive. The table of an unbounded
-        loss may be extended in place.
+        T is the largest loss. For example, f gives the Hellinger distance of two output
+        distributions. The quadrature is adaptive. The table of an unbounded loss may be
+        extended in place.
 
         Parameters
         ----------
@@ -382,9 +386,10 @@ class TabulatedLossLaw(TailTable):
     def _moment_nodes(self) -> _MomentNodes:
         """A fixed quadrature rule over losses t, with P₁(L > t) and δ(t) at its nodes.
 
-        Every moment of the loss uses it. Each panel of the table is divided into four
-        cells with 16 nodes each. The nodes are laid out in the coordinate w of the
-        table, and their weights include the factor dt/dw of the substitution.
+        Every moment of the loss uses it, so that the tails are evaluated only once.
+        Each panel of the table is divided into four cells with 16 nodes each. The nodes
+        are laid out in the coordinate w of the table, and their weights include the
+        factor dt/dw of the substitution.
         """
         # Four cells in each panel.
         panel_edges = np.append(self.series.edges, self.edges_beyond)

@@ -282,10 +282,12 @@ class TailTable:
     def _slope_change_at_end(self, tail: Tail) -> float:
         """Return how fast the slope of a log tail changes at the end of the table.
 
-        Near the end w₀ the derivative of the log tail in w is modeled as
-        −k + C·e^{w₀ − w}, and C is returned. The slopes at w₀ − h and at w₀ differ by
-        C·(e^h − 1), from which C follows; h is at most 1 and within the last panel. C
-        is stored until the table is extended.
+        The change bounds the error that is made if the tail is extrapolated with a
+        constant slope. Near the end w₀ of the table, the derivative of the log tail in
+        its coordinate w is modeled as −k + C·e^{w₀ − w}, with constants k and C, and C
+        is returned. The slopes at w₀ − h and at w₀ differ by C·(e^h − 1), from which C
+        follows; the step h is at most 1 and within the last panel. C is stored until
+        the table is extended.
 
         If the loss takes its largest value with positive probability, the model is used
         beyond w₀. Otherwise C is mostly a rounding error, and the tail is continued
@@ -355,8 +357,9 @@ class TailTable:
     def relative_error_near_max_loss(self, eps: Array) -> Array:
         """Return a bound on the relative error of δ(ε) close to the largest loss T.
 
-        The error comes from rounding ε, and from extrapolating the tails beyond the end
-        of the table. The bound is 0 if the loss is unbounded, and for ε far from T
+        A profile raises δ(ε) by this error, beside its constant relative error. It
+        comes from rounding ε, and from extrapolating the tails beyond the end of the
+        table. The bound is 0 if the loss is unbounded, and for ε far from T
         (w = −log(1 − ε/T) <= 2).
 
         Parameters
@@ -429,8 +432,9 @@ def _panel_edges_for_bounded_loss(
 def _edges_far_from_max(law: PrivacyLossLaw) -> Array:
     """Return where panels begin at losses up to about half of the largest loss T.
 
-    Up to 0.6·T the edges are those for a normal loss. If these end before 0.45·T,
-    further edges double up to there.
+    A panel is an interval of losses on which a polynomial approximates the tails. Up to
+    0.6·T the edges are those for a normal loss. If these end before 0.45·T, further
+    edges double up to there.
 
     Parameters
     ----------
@@ -456,7 +460,8 @@ def _edges_far_from_max(law: PrivacyLossLaw) -> Array:
 def _panel_edges_for_normal_loss(loss_scale: float) -> Array:
     """Return where the panels of a table should begin, for a nearly normal loss.
 
-    With the standard deviation s, its distribution is about N(s²/2, s²). The edges of
+    A panel is an interval of losses on which a polynomial approximates the tails. With
+    the standard deviation s, the loss is about N(s²/2, s²)-distributed. The edges of
     the panels are 0, the mean, and the points 4, 8, …, 64 standard deviations to either
     side of it. Edges below s/4, other than 0, are left out.
 

@@ -51,7 +51,7 @@ class RadialProfile(PrivacyProfile):
         many nodes gave the same tail integrals. Each of its tails is computed by
         quadrature; `loss_table` interpolates them and is faster.
         """
-        return self.default_loss_law.resolved()
+        return self.default_loss_law.with_enough_nodes()
 
     @cached_property
     def loss_table(self) -> TabulatedLossLaw:
