@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from curvedp.geometry import Simplex, frechet_mean
+from curvedp.geometry import Simplex, Sphere, frechet_mean
 
 
 def test_distance_is_twice_the_angle_of_bhattacharyya():
@@ -68,3 +68,11 @@ def test_counts_and_percentages_stand_for_proportions():
         [[0.75, 0, 0.25]] * 2,
     )
     assert np.all(np.isnan(Simplex(2).from_record(np.array([-1.0, 0.0, 0.0]))))
+
+
+def test_rounding_in_the_model_counts_in_distances_of_the_simplex():
+    """A point of the sphere that moves by u moves the distribution by 2u."""
+    model = Sphere(3).float_set
+    assert Simplex(3).float_set.roundoff_amplification(0.5) == (
+        2 * model.roundoff_amplification(0.25)
+    )

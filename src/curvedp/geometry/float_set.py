@@ -295,5 +295,10 @@ class PullbackFloatSet(FloatSet):
         return self.scale * self.model.safe_radius_within(radius / self.scale)
 
     def roundoff_amplification(self, radius: float) -> float:
-        """Return the model's amplification within radius/scale."""
-        return self.model.roundoff_amplification(radius / self.scale)
+        """Return the model's amplification within radius/scale, in distances of this space.
+
+        Distances here are `scale` times those of the model. A scale below 1 is counted
+        as 1, because the coordinates of this space are rounded too.
+        """
+        amplification = self.model.roundoff_amplification(radius / self.scale)
+        return max(self.scale, 1.0) * amplification

@@ -38,10 +38,11 @@ def mean_in_ball(
 
     Let r be the radius, f = ½·mean d² the cost and μ its convexity. The result x of a
     search by Newton's method is taken if the length of the mean logarithm there is
-    within `residual_tolerance` and, under positive curvature, x is in the ball and the
-    mean squared distance to it is at most r². From such an x the gradient flow ends at
-    the mean after a length of at most ‖∇f(x)‖/μ (docs/theory/frechet-mean.md).
-    Otherwise a public number of gradient steps is made from the center.
+    within `residual_tolerance` and, unless f is convex on the whole space, x is in the
+    ball and the mean squared distance to it is at most r². From such an x the gradient
+    flow ends at the mean after a length of at most ‖∇f(x)‖/μ
+    (docs/theory/frechet-mean.md). Otherwise a public number of gradient steps is made
+    from the center.
 
     In both cases the mean is within `solver_error`. Which case occurs depends on the
     records, and changes only the time. For the bound to hold, a residual may count, and
@@ -81,9 +82,11 @@ def mean_in_ball(
     if converged and isnan(result.mean_square):
         result = yield PassRequest(x, with_cost=True)
 
-    # Under positive curvature a small residual does not suffice: the cost may have other
-    # critical points, far from the records.
-    has_proved_error = M.curvature_bounds[1] <= 0 or (
+    # On spaces of positive curvature, and on tori, a small residual does not suffice:
+    # the cost may have other critical points, far from the records. Elsewhere it is
+    # convex.
+    is_convex = M.curvature_bounds[1] <= 0 and M.injectivity_radius == inf
+    has_proved_error = is_convex or (
         result.mean_square <= radius**2 and float(M.dist(center, x)) <= radius
     )
     if converged and has_proved_error:
