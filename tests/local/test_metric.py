@@ -14,11 +14,13 @@ from curvedp.geometry import (
     Stiefel,
     Torus,
 )
-from curvedp.laws.exact.two_sphere import draw_on_two_sphere
+from curvedp.laws.exact import two_sphere
+from curvedp.laws.exact.two_sphere import LARGEST_SCALE, draw_on_two_sphere
 from curvedp.local import Earth, MetricLaplace
 from curvedp.local.spaces import PointRecords
 from curvedp.numerics.enclosures import FloatBall
 from curvedp.randomness import SecureSource
+from curvedp.randomness.csprng import Allowance
 from support import metric_privacy as instruments
 from support.goodness import accepts, directions, ks, off_origin, rejects
 from support.randomness import seeded_source
@@ -268,6 +270,16 @@ def test_draws_of_many_places_are_the_rounded_ideal_draws(monkeypatch):
     assert in_balls.n_in_arb == len(centers)
     assert fine.n_in_arb < len(centers)
     assert np.array_equal(fine.integers, in_balls.integers)
+
+
+def test_a_block_of_places_may_use_256_bits_of_every_number():
+    """At 256 bits an open decision is rarer than 2^-100; so is a refused draw."""
+    allowance = Allowance(two_sphere._ALLOWED_NUMBERS)
+    source = allowance.meter(seeded_source(4))
+    noise = two_sphere._draw_noise(two_sphere.BLOCK, LARGEST_SCALE, source)
+    for batch in [*noise.radii, *noise.directions]:
+        batch.proposals.uniforms.balls(256)
+    assert allowance.tau() == 2.0**-100
 
 
 # --- what it says about itself

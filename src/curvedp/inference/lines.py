@@ -65,8 +65,9 @@ class LineRegion(Region):
         The velocity in the middle of the region, a tangent vector at `center`, in the
         form of `PrivateGeodesicRegression.velocity_`.
     velocity_radius : float
-        A bound on the distance of the true velocity from it, after transport to
-        `center`, for all predictors together.
+        A bound on the distance between the velocity of the true pair and that of
+        `pairs.pair`, for all predictors together. The two are compared at the middles
+        of the geodesics, after transport from the true middle to that of the region.
     pairs : PairBall
         The pairs (p, V) of a point and velocities that the region contains.
 

@@ -117,7 +117,7 @@ def ziggurat_normals(source: Source, shape: tuple[int, ...]) -> np.ndarray:
     if undecided:
         indices = np.concatenate([chunk.indices for chunk in undecided])
         layers = np.concatenate([chunk.layers for chunk in undecided])
-        _decide(source, normals, _Undecided(indices, layers))
+        _settle_undecided(source, normals, _Undecided(indices, layers))
     return normals.reshape(shape)
 
 
@@ -149,12 +149,14 @@ def _fill(source: Source, out: np.ndarray, offset: int) -> _Undecided:
     return _Undecided(undecided + offset, layers[undecided])
 
 
-def _decide(source: Source, normals: np.ndarray, undecided: _Undecided) -> None:
+def _settle_undecided(
+    source: Source, normals: np.ndarray, undecided: _Undecided
+) -> None:
     """Accept or replace the undecided points, in place.
 
     A point of a wedge that lies under the curve is accepted; one above it is drawn
-    again. A point of the bottom layer beyond its width is replaced by a draw from the
-    tail.
+    again. A point of the bottom layer beyond `_TAIL_START` is replaced by a draw from
+    the tail.
 
     Called by `ziggurat_normals` for all chunks together, because few points are
     undecided.

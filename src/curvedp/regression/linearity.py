@@ -128,8 +128,10 @@ class Neighborhood:
     max_leverage : float
         A = 1 + |t|² at the ends of all ranges.
     reach : float
-        ρ, the radius of the neighborhood: a few times the noise of a direction, but so
-        small that contributions of length τ/2 are not clipped anywhere in it.
+        ρ, the radius of the neighborhood: a few times the noise of a direction, but at
+        most τ/2A, so that a linear contribution of length τ/2 at the pair would stay
+        below the clip τ in all of it. The remainder may add to the length;
+        `linearization_rows` adds it before it decides which records may be clipped.
     max_row_length : float
         The largest length of a row of `linearization_rows`.
     """
@@ -156,7 +158,8 @@ class Neighborhood:
         self.max_leverage = 1 + k * (MAX_PREDICTOR / PREDICTOR_UNIT) ** 2
 
         # The radius: eight times the typical length of the noise of a direction, but
-        # not so much that a contribution of length τ/2 could be clipped.
+        # not so much that a linear contribution of length τ/2 could be clipped: it
+        # changes by at most |a|² ≤ A per unit of distance.
         largest_reach = domain.clip / (2 * self.max_leverage)
         noise_reach = 8 * sqrt(self.direction_size) * scale
         self.reach = min(largest_reach, noise_reach)
@@ -166,18 +169,24 @@ class Neighborhood:
     def max_remainder(self) -> float:
         """The largest remainder B that a record can have, whatever the record is.
 
-        The remainder of a record bounds how far its contribution is from linear (the
-        lemma of this module). The mean of all remainders is released with noise, in
-        units of B. Clipped contributions are included, so that
+        The remainder of a record bounds how far its contribution is from linear. The
+        mean of all remainders is released with noise, in units of
 
-            B = (|a| + g)² + τ·((|a| + g)²·s + β)/cos(w√κ_max),
+            B = (|a| + g)² + τ·((|a| + g)²·s + β)/cos(w√κ_max).
 
-        where |a| = √A is the largest length of (1, t), g bounds how far the Jacobi
+        Here |a| = √A is the largest length of (1, t), g bounds how far the Jacobi
         factors are from the identity (`_jacobi_bounds`), β how fast they change
-        (`_jacobi_rate`), w is the longest move, τ the clip, and s = ‖Hess ½d² − I‖/h
-        the defect of the Hessian per length h of the residual. The cosine appears
-        because clipping multiplies the derivative of a contribution y by at most
-        min(1, τ/|y|), and |y| ≥ h·cos(w√κ_max).
+        (`_jacobi_rate`), w is the longest move and τ the clip. B follows from the
+        remainder (|a| + g)²(1 + b) − |a|² + hβ of the lemma of this module:
+
+        1. Let h be the length of the residual, at most h_max. Then b ≤ s·h with s =
+           max(√−κ_min, defect(h_max)/h_max) (`_hessian_defect`), because x·coth x − 1 ≤
+           x, and (1 − x·cot x)/x increases.
+        2. Clipping a contribution y multiplies its derivative by a matrix D with 0 ≤ D
+           ≤ min(1, τ/|y|). The term (I − D)aaᵀ adds |a|² to the remainder, which
+           cancels −|a|².
+        3. D also multiplies the terms (|a| + g)²·s·h and hβ. Since |y| ≥
+           h·cos(w√κ_max), it replaces h by at most τ/cos(w√κ_max).
 
         If a residual may cross the cut locus there is no bound, and the result is
         `_UNBOUNDED_REMAINDER`.
@@ -199,7 +208,7 @@ class Neighborhood:
         if not has_bound:
             return _UNBOUNDED_REMAINDER
 
-        # The terms s, (|a| + g)², β and cos(w√κ_max) of B.
+        # The terms s, (|a| + g)², β and cos(w√κ_max) of B, with h_max = max_residual.
         hessian_defect = float(_hessian_defect(positive_root * max_residual))
         hessian_slope = max(negative_root, hessian_defect / max_residual)
         leverage = (sqrt(self.max_leverage) + float(jacobi.deviation)) ** 2
@@ -433,24 +442,38 @@ def prediction_stretch(
 def transport_factor(manifold: Manifold, speed: float, reach: float) -> float:
     """Return the factor by which velocities can differ more than their coordinates.
 
-    A confidence region is a ball in coordinates at a released pair (p, V). Velocities
-    at two other points of the ball are compared after transport from one point to the
-    other. Transport along two sides of a triangle differs from transport along the
-    third side by at most |curvature| times the area of the triangle.
+    A confidence region is a ball of pairs in coordinates at a released pair (p, V): the
+    coordinates of a pair (p₁, V₁) are the logarithm of p₁, and the change of velocity
+    after transport from p₁ to p. The region compares the velocities of two such pairs
+    after transport along the geodesic from p₂ to p₁. This differs from transport over p
+    by at most K·|V₂| times the area of the triangle p, p₁, p₂, with a bound K on
+    |curvature|.
+
+    *The area* is at most 2·ρ·c²·d, where d ≤ ρ is the distance of the coordinates, ρ
+    the reach and c = sinh(s)/s (`_exp_stretch`). Geodesics from p to the side p₁p₂ fill
+    the triangle. The side is at most cd long, and no point of it is farther from p than
+    ρ + cd/2 ≤ 1.5·cρ. A flat triangle of that base and height has the area ¾·ρc²d. The
+    rest of the factor 2 covers positive curvature: the area grows by at most
+    tan(x/2)/(x/2) with x = 1.5·cρ√κ_max. That is below 8/3 for x ≤ 2.5, and x < 2.4
+    where a region exists: its residuals are bounded by more than 2cρ, and below π/√κ_max
+    (`Neighborhood.max_remainder`).
+
+    *The velocity* |V₂| is at most `speed` + ρ/u, since coordinates of velocities are in
+    the unit u = `PREDICTOR_UNIT`. In that unit it is speed·u + ρ.
 
     Parameters
     ----------
     manifold : Manifold
         The manifold of the geodesics.
     speed : float
-        The length of all velocities together.
+        The length of all velocities of a pair together.
     reach : float
-        The radius of the ball, in which both points lie.
+        The radius ρ of the ball, in which both pairs lie.
 
     Returns
     -------
     float
-        A factor of at least 1.
+        1 + 2·K·ρ·c²·(speed·u + ρ).
     """
     area_per_length = 2 * reach * _exp_stretch(manifold, reach) ** 2
     max_curvature = max(curvature_roots(manifold)) ** 2

@@ -325,6 +325,10 @@ class EnvelopeSegment:
 class RadialEnvelope:
     """An upper bound of h by lines, which is one public function of the density.
 
+    Envelopes are keys of caches. Equality compares all fields, but the hash reads the
+    density alone: equal envelopes have equal densities, hence equal hashes, and few
+    envelopes share a density.
+
     Parameters
     ----------
     density : LogConcaveDensity

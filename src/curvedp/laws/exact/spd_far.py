@@ -3,10 +3,20 @@
 normal numbers and accepted with some probability. A uniform rotation Q then gives the
 draw Q·diag(e^ρ)·Q* about the identity.
 
-The proposals are ρ ~ N(βσ²h, σ²I) with hᵢ = (m+1−2i)/2. If they are decreasing, they
-are accepted with probability ∏_{i<j}(1 − e^{−(ρᵢ−ρⱼ)})^β. Every constant is an exact
-real number, evaluated in balls (with error bounds) as far as a decision needs. Complex
-numbers are real 2×2 blocks.
+The target is the law of the log-eigenvalues of a Gaussian of scale σ about the
+identity (docs/theory/spd-gaussian.md). On ρ₁ > … > ρ_m its density is
+
+    ∝ exp(−|ρ|²/2σ²)·∏_{i<j} sinh((ρᵢ−ρⱼ)/2)^β.
+
+Since 2·sinh(x/2) = e^{x/2}(1 − e^{−x}), the product is, up to a constant factor,
+e^{β⟨h, ρ⟩}·∏_{i<j} (1 − e^{−(ρᵢ−ρⱼ)})^β with hᵢ = (m+1−2i)/2. Completing the square
+turns exp(−|ρ|²/2σ²)·e^{β⟨h, ρ⟩} into the density of N(βσ²h, σ²I), from which ρ is
+proposed. A proposal that is decreasing is accepted with the probability that is left,
+∏_{i<j} (1 − e^{−(ρᵢ−ρⱼ)})^β ≤ 1. The Laplace law is a mixture of Gaussians of a random
+variance (`FarLaplaceDraw`).
+
+Every constant is an exact real number, evaluated in balls (with error bounds) as far as
+a decision needs. Complex numbers are real 2×2 blocks.
 """
 
 import itertools
@@ -158,11 +168,15 @@ class FarGaussianDraw:
     def log_ratio(self, precision: int) -> arb:
         """Return log(target/envelope) at this proposal.
 
-        With the log-eigenvalues ρ₁ > ρ₂ > …, it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}),
-        where β is 1 for real and 2 for complex matrices.
+        The proposal is accepted with the probability target/envelope. The target has
+        the density ∝ exp(−|ρ|²/2σ²)·∏ (2·sinh((ρᵢ−ρⱼ)/2))^β at the log-eigenvalues ρ₁ >
+        … > ρ_m, and the envelope is the Gaussian ∝ exp(−|ρ|²/2σ²)·e^{β⟨h, ρ⟩} of the
+        proposals, with hᵢ = (m+1−2i)/2. Their ratio has the logarithm
 
-        The proposal is accepted with the probability target/envelope. So the logarithm
-        must not be positive: `accepts` raises `EnvelopeViolation` otherwise.
+            β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}) ≤ 0,
+
+        where β is 1 for real and 2 for complex matrices (see the head of this module).
+        `accepts` raises `EnvelopeViolation` if it is positive.
 
         Parameters
         ----------

@@ -29,8 +29,11 @@ from curvedp.randomness.lazy_reals import LazyUniforms
 LARGEST_SCALE = 1.0
 """The sphere accepts about half of the radii of the plane at this scale."""
 
-BLOCK = 1 << 14
-"""Draws that are evaluated together, and whose random bytes one public bound covers."""
+BLOCK = 1 << 13
+"""Draws that are evaluated together, and whose random bytes one public bound covers.
+
+Change it only together with `_ALLOWED_NUMBERS`, which says why the bound suffices.
+"""
 
 Vector = list[Enclosure]
 """A vector of R³: three numbers, or arrays of numbers, in balls."""
@@ -45,7 +48,12 @@ _LARGEST_QUARTER = 0.786
 # Terms of the series of sin y/y and cos y in powers of y². The next term is below 2^-70.
 _SERIES_TERMS = 10
 
-# The `Allowance` of a block is that of a draw of so many numbers.
+# The `Allowance` of a block is that of a draw of so many numbers: 4 MiB of random bytes
+# and τ = 2^-100. A block of 2^13 draws takes at most 70 000 uniforms (at the largest
+# scale), which is 0.56 MB at 64 bits each. An undecided comparison doubles the bits of
+# all uniforms of a batch. At 256 bits these are 2.2 MB, and a decision is still open
+# with probability below 2^-180. So the allowance is exceeded with probability below
+# 2^-100.
 _ALLOWED_NUMBERS = 4096
 
 # How many proposals a batch holds, in units of the expected number, and how many more.

@@ -3,10 +3,11 @@ Gaussian noise of scale σ about a center W, and ρ are the logarithms of the ei
 of W^{−½}XW^{−½}; β is 1 for real symmetric and 2 for Hermitian m×m matrices. ρ is
 proposed from a near or a far envelope, which is good for small or for large σ.
 
-The density of ρ is ∝ exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017). Each
-envelope is proved by a concavity (docs/theory/spd-gaussian.md). The acceptance
-probability of each is a ratio of two normalizers, known from (m, σ) alone: the number
-of trials tells nothing about the footpoint W.
+The density of ρ is ∝ exp(−|ρ|²/2σ²)·∏_{i<j} sinh(|ρᵢ−ρⱼ|/2)^β (Said et al. 2017). The
+near envelope follows from a concavity, the far one from 2·sinh(x/2) = e^{x/2}(1 −
+e^{−x}) (docs/theory/spd-gaussian.md). The acceptance probability of each is a ratio of
+two normalizers, known from (m, σ) alone: the number of trials tells nothing about the
+center W.
 """
 
 import math
@@ -491,7 +492,11 @@ class NearEnvelope:
 class FarEnvelope:
     """Drifted normals N(βσ²h, σ²I), hᵢ = (m+1−2i)/2: good where σ is large.
 
-    A proposal is accepted with probability ∏(1 − e^{−(ρᵢ−ρⱼ)})^β if ρ is decreasing.
+    The target has the density ∝ exp(−|ρ|²/2σ²)·∏_{i<j} (2·sinh((ρᵢ−ρⱼ)/2))^β on
+    decreasing ρ. Since 2·sinh(x/2) = e^{x/2}(1 − e^{−x}), the product is e^{β⟨h, ρ⟩}
+    times ∏ (1 − e^{−(ρᵢ−ρⱼ)})^β. Completing the square turns the first factor into the
+    drift βσ²h of the proposals. The second is at most 1, and is the probability with
+    which a decreasing proposal is accepted.
 
     Parameters
     ----------
@@ -546,7 +551,8 @@ class FarEnvelope:
 def far_envelope_log_ratio(rho: Floats, beta: int) -> Floats:
     """Return log(target/envelope) of the far envelope at proposed log-eigenvalues.
 
-    At the log-eigenvalues ρ it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}).
+    At the log-eigenvalues ρ it is β·Σ_{i<j} log(1 − e^{−(ρᵢ−ρⱼ)}), by the identity of
+    `FarEnvelope`.
 
     Parameters
     ----------

@@ -630,6 +630,7 @@ def _half_size_matrix(m: int, f: list[Any], leading_entry: Any) -> list[list[Any
     The Pfaffian belongs to the odd Toeplitz matrix f(k−j), j, k = 1 … m. This matrix
     maps symmetric vectors to antisymmetric ones, and the result is the matrix of that
     map: its entries are f(m+1−j−k) − f(k−j), with a leading column of ones if m is odd.
+    Pfaffian and determinant have the same sign, too.
 
     tests/laws/spd/test_normalizer.py compares the determinant with the Pfaffian.
 
@@ -676,8 +677,9 @@ def _pfaffian(m: int, sigma: Any) -> Any:
     Returns
     -------
     arb or acb
-        A ball around the Pfaffian; up to its sign the determinant of
-        `_half_size_matrix`.
+        A ball around the Pfaffian, computed as the determinant of `_half_size_matrix`.
+        For real σ > 0 it is positive, because it is a probability of acceptance
+        (`log_far_acceptance`).
     """
     matrix_type = acb_mat if isinstance(sigma, acb) else arb_mat
     erf_values = [(sigma * k / 2).erf() for k in range(m)]
