@@ -161,6 +161,8 @@ def certified_projective_delta(
 def _bounds_of_profile(profile: Profile, eps: float) -> tuple[float, float]:
     """Return proved lower and upper bounds on δ(ε) of a privacy profile, as floats.
 
+    All rounding goes outward, so that the floats are bounds too.
+
     Parameters
     ----------
     profile : ConstantCurvatureProfile or ProjectiveProfile
@@ -260,6 +262,7 @@ class DeltaEnclosure:
                 # δ decreases in ε, so that a bound at a smaller ε is enough.
                 return arb(0).union(self.delta(resolved_eps).upper())
 
+        # Double the precision until the ball is tight.
         bits = _FIRST_BITS
         most_bits = _MOST_BITS if self.noise.dim > 1 else _MOST_BITS_OF_CLOSED_FORMS
         while bits <= most_bits:

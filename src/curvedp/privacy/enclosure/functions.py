@@ -29,9 +29,9 @@ def normal_cdf(x: arb) -> arb:
 def scaled_normal_tail(eps: arb, z: arb) -> arb:
     """Return e^ε·Φ(−z) for z > 0, without computing the large number e^ε.
 
-    Φ is the normal distribution function. The result is computed as the product of
-    e^{ε − z²/2} and e^{z²/2}·Φ(−z). For z >= 10⁶ the second factor is known to lie
-    between z/(1+z²) and 1/z, divided by √(2π).
+    Closed forms of δ(ε) contain such terms. Φ is the normal distribution function. The
+    result is computed as the product of e^{ε − z²/2} and e^{z²/2}·Φ(−z). For z >= 10⁶
+    the second factor is known to lie between z/(1+z²) and 1/z, divided by √(2π).
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ def enclose_integral(integrand: Integrand, a: arb, b: arb, tolerance: arb) -> ar
 def sn(k: int, r: acb) -> acb:
     """Return sn_k(r): r, sin r or sinh r for the curvature k = 0, 1 or −1.
 
+    A sphere of radius r has an area proportional to sn_k(r)^{d−1} in dimension d.
+
     Parameters
     ----------
     k : int
@@ -107,6 +109,8 @@ def sn(k: int, r: acb) -> acb:
 
 def log_derivative_of_sn(k: int, r: arb) -> arb:
     """Return sn_k′(r)/sn_k(r): 1/r, cot r or coth r for k = 0, 1 or −1.
+
+    It is the slope of log sn_k, which the slope of a log radial density contains.
 
     Parameters
     ----------

@@ -75,11 +75,14 @@ class HyperbolicTail:
     def applies(self, mu: arb, r: arb) -> bool:
         """Return whether δ(ε) <= δ_μ(ε) is proved for every ε >= (2rD + D²)/2s².
 
-        This ε belongs to the radius r. δ is at most the bound of `_log_delta_bound`.
-        The bound is below δ_μ from r on if it is below δ_μ at r and falls faster from
-        there on. Comparisons of balls are
-        true only if they are certain. So the result is also False if the bound is not a
-        number, which happens where the density ρ of the radius still increases.
+        δ is the profile of Gaussian noise of scale s with centers D apart, and δ_μ that
+        of N(0, 1) against N(μ, 1). The smallest such ε belongs to the radius r. δ is at
+        most the bound of `_log_delta_bound`. That bound is below δ_μ from r on if it is
+        below δ_μ at r and falls faster from there on.
+
+        Comparisons of balls are true only if they are certain. So the result is also
+        False if the bound is not a number, which happens where the density of the
+        radius still increases.
 
         Parameters
         ----------
@@ -102,7 +105,9 @@ class HyperbolicTail:
     def _falls_faster(self, mu: arb, r: arb) -> bool:
         """Return whether the bound on δ certainly falls faster than δ_μ from r on.
 
-        With the dimension d, n = d − 1 and a = n/2, this is so if
+        The bound is that of `_log_delta_bound`, and δ_μ the profile of N(0, 1) against
+        N(μ, 1). With the scale s of the noise, the distance D of its centers, the
+        dimension d, n = d − 1 and a = n/2, this is so if
 
             n(coth r − 1/r)/r + aD/(r²(r + D)) <= (1 − (D/sμ)²)/s².
 
@@ -129,7 +134,9 @@ class HyperbolicTail:
     def _log_delta_bound(self, r: arb) -> arb:
         """Return an upper bound on log δ(ε) at ε = (2rD + D²)/2s², for a large r.
 
-        With the dimension d, a = (d−1)/2, q = D/s² and slope = −(log ρ)′(r), it is
+        r is a distance from the first noise center and ρ the density of that distance.
+        With the scale s, the distance D of the two centers, the dimension d,
+        a = (d−1)/2, q = D/s² and slope = −(log ρ)′(r), the bound is
 
             log ρ(r) + log_angle − (a + 1)·log slope − log(1 + slope/q),
 
@@ -151,7 +158,7 @@ class HyperbolicTail:
         q = D / (s * s)
         slope = r / (s * s) - n * r.coth()
 
-        # The constant of the law of the angle, and the distances.
+        # A bound on the fraction of directions in the tail.
         log_constant = arb(0)
         if n != 1:
             log_constant = (2 * a).lgamma() - 2 * a.lgamma() - a.log()
@@ -165,7 +172,8 @@ class HyperbolicTail:
     def log_density_bound(self, r: arb) -> arb:
         """Return an upper bound on log(ρ(r)/∫ρ), the log density of the radius.
 
-        ∫ρ is bounded from below by the integral over a finite interval.
+        The radius r is the distance of an output from the center of the noise. ∫ρ is
+        bounded from below by the integral over a finite interval.
 
         Parameters
         ----------
@@ -221,8 +229,8 @@ class HyperbolicTail:
 def _log_gdp_delta_bound(mu: arb, eps: arb) -> arb:
     """Return a lower bound on log δ_μ(ε): the logarithm of φ(x)·μ/(y + √2)².
 
-    δ_μ is the profile of N(0, 1) against N(μ, 1), φ the normal density, and
-    x = ε/μ − μ/2 and y = ε/μ + μ/2.
+    Below it, a profile is proved to be below δ_μ too. δ_μ is the profile of N(0, 1)
+    against N(μ, 1), φ the normal density, and x = ε/μ − μ/2 and y = ε/μ + μ/2.
 
     Parameters
     ----------

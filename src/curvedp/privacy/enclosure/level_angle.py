@@ -144,6 +144,10 @@ class LevelAngle:
     ) -> HalfAngleSquares:
         """Return the squares of a half angle in a triangle with the sides r, D and b.
 
+        r is the distance of an output from the first noise center, b that from the
+        second one, and D the distance of the centers. The angle is that at the first
+        center.
+
         Parameters
         ----------
         r : acb

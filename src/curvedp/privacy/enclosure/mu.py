@@ -51,7 +51,8 @@ _PROOF_BITS = 160
 # The fraction of log δ_μ − log δ that the error of a chord may use. It only suggests
 # how long the intervals are.
 _USED_FRACTION = 0.6
-# In the search for knots, log δ must be below log δ_μ by this much to count as below.
+# Knots are the ends of the intervals of a proof. In the search for them, log δ must be
+# below log δ_μ by this much to count as below.
 _KNOT_MARGIN = 1e-3
 # Limits of the estimates from which the lengths of intervals are suggested.
 _SMALLEST_CURVATURE = 1e-12  # of u²δ″/δ, which is a divisor
@@ -449,9 +450,9 @@ class _Gap(NamedTuple):
 def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
     """Return whether a convex function is proved to be positive on an interval.
 
-    A convex function lies above its tangents. So it is positive if it is positive at
-    both ends and either the tangent at one end rises inward, or the two tangents meet
-    above 0.
+    The function is the gap between δ_μ and a chord of δ. A convex function lies above
+    its tangents. So it is positive if it is positive at both ends and either the
+    tangent at one end rises inward, or the two tangents meet above 0.
 
     Parameters
     ----------
@@ -480,8 +481,9 @@ def _is_positive_between(left: _Gap, right: _Gap, width: arb) -> bool:
 def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
     """Return δ_μ(ε) and its derivative in u = e^ε, which is −Φ(−ε/μ − μ/2).
 
-    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) against
-    N(μ, 1), with Φ the normal distribution function.
+    They prove that a chord of another profile lies below δ_μ.
+    δ_μ(ε) = Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) is the profile of N(0, 1) against N(μ,
+    1), with Φ the normal distribution function.
 
     Parameters
     ----------
@@ -502,7 +504,8 @@ def gdp_delta_and_slope(mu: arb, eps: arb) -> tuple[arb, arb]:
 def mu_lower_bound(delta: arb, eps: float) -> float:
     """Return a proved lower bound on the μ with δ_μ(ε) = δ, by bisection.
 
-    δ_μ is the profile of N(0, 1) against N(μ, 1). It increases with μ.
+    No smaller μ can hold for noise with this δ at ε. δ_μ is the profile of N(0, 1)
+    against N(μ, 1). It increases with μ.
 
     Parameters
     ----------

@@ -61,8 +61,9 @@ class RadialDensity:
     def mass_below(self, radius: float) -> arb:
         """Return an upper bound on ∫ρ/ρ(m) over all radii below a given one.
 
-        log ρ is concave. If it increases at the radius with the slope a, the integral
-        is therefore at most ρ(radius)/(a·ρ(m)).
+        This mass is added to an integral that begins there; m is the mode of the
+        density ρ of the radius. log ρ is concave. If it increases at the radius with
+        the slope a, the integral is therefore at most ρ(radius)/(a·ρ(m)).
 
         Parameters
         ----------
@@ -82,8 +83,9 @@ class RadialDensity:
     def mass_beyond(self, radius: float) -> arb:
         """Return an upper bound on ∫ρ/ρ(m) over all radii beyond a given one.
 
-        log ρ is concave. If it decreases at the radius with the slope −a, the integral
-        is therefore at most ρ(radius)/(a·ρ(m)).
+        This mass is added to an integral that ends there; m is the mode of the density
+        ρ of the radius. log ρ is concave. If it decreases at the radius with the slope
+        −a, the integral is therefore at most ρ(radius)/(a·ρ(m)).
 
         Parameters
         ----------
@@ -105,10 +107,11 @@ class RadialDensity:
         return self.relative_density(acb(radius)).real
 
     def _log_slope(self, r: arb) -> arb:
-        """Return (log ρ)′(r), the slope of the log density.
+        """Return (log ρ)′(r), the slope of the log density ρ of the radius r.
 
-        It is (d−1)·sn′(r)/sn(r) − r/s² for Gaussian, and (d−1)·sn′(r)/sn(r) − 1/s for
-        Laplace noise, with the scale s and the dimension d.
+        Bounds on the mass beyond a radius follow from it. It is
+        (d−1)·sn′(r)/sn(r) − r/s² for Gaussian, and (d−1)·sn′(r)/sn(r) − 1/s for Laplace
+        noise, with the scale s and the dimension d.
 
         Parameters
         ----------

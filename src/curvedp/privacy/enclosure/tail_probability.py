@@ -237,7 +237,10 @@ class TailProbability:
     # ---- integrands, which Arb's quadrature calls with a radius and a flag
 
     def _density_integrand(self, r: acb, analytic: bool) -> acb:
-        """Return ρ(r)/ρ(m), with m the mode of ρ; it is analytic everywhere.
+        """Return ρ(r)/ρ(m), with m the mode of the density ρ of the radius r.
+
+        It is the integrand where all directions are in the tail, and is analytic
+        everywhere.
 
         Parameters
         ----------
@@ -256,7 +259,8 @@ class TailProbability:
     def _fraction_integrand(self, r: acb, analytic: bool) -> acb:
         """Return ρ(r)/ρ(m) times the fraction of directions with a loss in the tail.
 
-        Only the nearer lift of the second center is considered.
+        ρ is the density of the radius r, and m its mode. Only the nearer lift of the
+        second center is considered.
 
         Parameters
         ----------
@@ -279,8 +283,9 @@ class TailProbability:
     def _far_fraction_integrand(self, r: acb, analytic: bool) -> acb:
         """Return ρ(r)/ρ(m) times the fraction of directions close to the far lift.
 
-        These are the directions in which the far lift of the second center is within
-        the distance b at which the loss is t.
+        ρ is the density of the radius r, and m its mode. These are the directions in
+        which the far lift of the second center is within the distance b at which the
+        loss is t.
 
         Parameters
         ----------

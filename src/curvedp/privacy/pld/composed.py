@@ -50,6 +50,7 @@ from curvedp.privacy.pld.discretize import (
 _MIN_WINDOW_POINTS = 1 << 15
 _MAX_WINDOW_POINTS = 1 << 20
 _POINTS_PER_DEVIATION = 1100
+_SMALLEST_SIZE_BITS = 4  # a transform has at least 2^4 points
 # Points of a grid that a window does not use, so that rounding its ends to the grid
 # cannot make it longer than the grid.
 _SPARE_GRID_POINTS = 8
@@ -77,6 +78,8 @@ _LARGEST_LOSS = 1e300
 # The search for a tilt ends where its bracket is narrower than this factor. A tilt that
 # is off by 2 % is nearly as good as the best one.
 _TILT_TOLERANCE = 1.02
+# The search also ends where its bracket is this short, relative to the largest rate.
+_SMALLEST_STEP = 1e-12
 # A bracket of that search that begins at 0 is divided here, as it has no geometric mean.
 _FIRST_DIVISOR = 1024
 # A deviation below this number counts as this number, so that it can be a divisor.
@@ -199,8 +202,9 @@ class ComposedPLD:
     def bracket_epsilon(self, delta: float) -> tuple[float, float]:
         """Return two losses between which the smallest ε with δ(ε) <= delta lies.
 
-        A caller then finds this ε by a search between them. The total loss is computed
-        under as few exponential tilts as possible.
+        A caller then finds this ε by a search between them. Each exponential tilt of
+        the total loss that is needed costs a convolution, so as few as possible are
+        used.
 
         Parameters
         ----------
@@ -401,7 +405,8 @@ class ComposedPLD:
     def _discretized_factors(self, width: float) -> list[Factor]:
         """Return the mechanisms, discretized on one grid of losses, with their counts.
 
-        The discretized mechanisms are stored for the next call.
+        They are the factors of the convolution that gives the total loss. The
+        discretized mechanisms are stored for the next call.
 
         Parameters
         ----------
@@ -447,7 +452,7 @@ class ComposedPLD:
         # The range of grid indices, and the length of a transform that holds it.
         last_index = sum(count * int(pld.index[-1]) for pld, count in factors)
         start, end = _index_range(window, last_index)
-        size = 1 << max(math.ceil(math.log2(end - start + 1)), 4)
+        size = 1 << max(math.ceil(math.log2(end - start + 1)), _SMALLEST_SIZE_BITS)
 
         # Convolve, and compute δ at the grid points >= 0 in units of e^{κ − rate·ε}.
         convolution = convolve_tilted(factors, rate, size)
@@ -599,25 +604,26 @@ class ComposedPLD:
         return math.fsum(kappas), math.fsum(slopes)
 
     def _tilt_at_entropy(self, rate: float, level: float, sign: float) -> Tilt:
-        """Return the tilt at a given relative entropy from another tilt.
+        """Return the tilt that makes losses likely whose probability was e^{−level}.
 
-        It tells how far out losses with the probability e^{−level} are. The tilt of the
-        total loss L with the rate λ multiplies probabilities by e^{λL − κ(λ)}, where
-        κ(λ) = log E[e^{λL}]. A tilt with another rate λ′ has the mean loss κ′(λ′) and,
-        relative to the first one, the entropy (λ′ − λ)·κ′(λ′) − κ(λ′) + κ(λ). This
-        grows with |λ′ − λ|. The rate at which it reaches `level` is found by bisection.
+        The caller uses it as the best tilt for δ = e^{−level}, or its mean loss as the
+        end of a window that leaves out a probability of about e^{−level}.
 
-        A poor tilt makes bounds less tight, but not wrong.
+        The tilt of the total loss L with the rate λ multiplies probabilities by
+        e^{λL − κ(λ)}, where κ(λ) = log E[e^{λL}]. A tilt with another rate λ′ has the
+        mean loss κ′(λ′) and, relative to the first one, the entropy
+        (λ′ − λ)·κ′(λ′) − κ(λ′) + κ(λ). This grows with |λ′ − λ|. The rate at which it
+        reaches `level` is found by bisection. A poor tilt makes bounds less tight, but
+        not wrong.
 
         Parameters
         ----------
         rate : float
             The rate λ of the tilt from which the relative entropy is measured.
         level : float
-            The relative entropy, > 0.
-        sign : float
-            1 for the tilt to the right (with larger losses), −1 for the one to the
-            left.
+            The relative entropy of the two tilts, > 0.
+        sign : {1, −1}
+            1 for a tilt with larger losses, −1 for one with smaller losses.
 
         Returns
         -------
@@ -642,7 +648,7 @@ class ComposedPLD:
             return Tilt(sign * math.inf, sign * largest_loss)
 
         # Bisection on a logarithmic scale; the first step away from 0 is a guess.
-        while high > low * _TILT_TOLERANCE + 1e-12 / self._smallest_width:
+        while high > low * _TILT_TOLERANCE + _SMALLEST_STEP / self._smallest_width:
             middle = math.sqrt(low * high) if low else high / _FIRST_DIVISOR
             if entropy_and_mean(middle)[0] < level:
                 low = middle
@@ -682,6 +688,8 @@ def _untilting_factor(
 ) -> Array:
     """Return the factor e^{κ − rate·L} that undoes a tilt at each loss L, rounded up.
 
+    The masses were multiplied by e^{rate·L − κ} before they were convolved.
+
     Parameters
     ----------
     convolution : TiltedConvolution
@@ -698,6 +706,7 @@ def _untilting_factor(
         C2.
     """
     exponent = convolution.kappa - rate * losses
+    # The summand 8 covers roundings that do not grow with the exponent.
     magnitude = convolution.kappa_magnitude + np.abs(exponent) + 8
     rounding = UNTILT_ERROR * UNIT_ROUNDOFF * magnitude
     return np.asarray(np.exp(np.minimum(exponent + rounding, _LARGEST_EXPONENT)))

@@ -32,7 +32,7 @@ from curvedp.privacy.pld.discretize import UNIT_ROUNDOFF, DiscretePLD
 ComplexArray = NDArray[np.complex128]
 Factor = tuple[DiscretePLD, int]  # a distribution and how often it is convolved
 
-# From this many steps on, a power of a transform F is computed from F − 1.
+# From this many steps on, a power of a transform F is computed from z = F − 1.
 MANY_STEPS = 1 << 14
 # The number of grid cells on each side of loss 0 that are summed by parts.
 _CELLS_SUMMED_BY_PARTS = 1 << 12
@@ -75,7 +75,10 @@ class TiltedConvolution(NamedTuple):
 
 
 class _TransformPower(NamedTuple):
-    """A power of a Fourier transform of length N, with bounds on its errors."""
+    """A power of a Fourier transform of length N, with bounds on its errors.
+
+    Powers of the transforms of all mechanisms are multiplied to convolve them.
+    """
 
     values: ComplexArray
     transform_error: float  # the largest error of the transform itself
@@ -83,7 +86,7 @@ class _TransformPower(NamedTuple):
 
 
 def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
-    """Return the tilted masses p·e^{rate·L − κ} of a distribution, and the constant κ.
+    """Return the constant κ and the tilted masses p·e^{rate·L − κ} of a distribution.
 
     The tilt makes large losses L likely. κ is about log Σ p·e^{rate·L}, so that the
     tilted masses have a sum of about 1. It need not be exact, because the tilt is
@@ -106,7 +109,8 @@ def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
     kappa, _ = pld.log_moment(rate)
 
     exponent = rate * pld.losses
-    # The rounding of the tilt: docs/theory/accounting.md, Theorem C2 (c).
+    # The rounding of the tilt: docs/theory/accounting.md, Theorem C2 (c). The summand
+    # 16 covers roundings that do not grow with the exponent.
     rounding = TILT_ERROR * UNIT_ROUNDOFF * (np.abs(exponent) + abs(kappa) + 16)
     with np.errstate(under="ignore"):
         return kappa, pld.masses * np.exp(exponent - kappa + rounding)
@@ -202,7 +206,7 @@ def _transform_factor(
     if count < MANY_STEPS:
         power = _power_by_squaring(wrapped_masses, norm, count)
     else:
-        power = _power_of_one_plus_z(pld.index, masses, count, size)
+        power = _power_from_difference_to_one(pld.index, masses, count, size)
 
     total_mass = float(masses.sum()) * (1 + len(masses) * UNIT_ROUNDOFF)
     log_largest_value = count * math.log(total_mass + power.transform_error)
@@ -212,8 +216,9 @@ def _transform_factor(
 def _power_by_squaring(masses: Array, norm: float, count: int) -> _TransformPower:
     """Return the power F^count of the Fourier transform F of some masses.
 
-    Its error bound grows in proportion to the count. `_power_of_one_plus_z` is for
-    larger counts.
+    The power is the transform of `count` mechanisms together. It is computed by
+    repeated squaring. The error bound grows in proportion to the count;
+    `_power_from_difference_to_one` is for counts from 2^14 on.
 
     Parameters
     ----------
@@ -232,7 +237,8 @@ def _power_by_squaring(masses: Array, norm: float, count: int) -> _TransformPowe
     """
     size = len(masses)
     bits = size.bit_length() - 1
-    # One more bit covers the complex products.
+    # A transform of length 2^bits has as many stages, each of which adds an error. One
+    # more stage is charged for the complex products.
     error_of_one = TRANSFORM_ERROR * (bits + 1) * UNIT_ROUNDOFF * norm
     return _TransformPower(
         values=_integer_power(scipy.fft.rfft(masses), count),
@@ -293,10 +299,14 @@ def _integer_power(values: ComplexArray, count: int) -> ComplexArray:
     return result
 
 
-def _power_of_one_plus_z(
+def _power_from_difference_to_one(
     index: NDArray[np.int64], masses: Array, count: int, size: int
 ) -> _TransformPower:
     """Return the power F^count of the Fourier transform F of some masses, accurately.
+
+    It is used for very many identical mechanisms, where an error of F is multiplied by
+    `count`. F is written as 1 + z with a small z. Let p_j be the mass at the grid index
+    j, θ the frequency, and *excess* = Σp_j − 1. Summation by parts gives
 
         z(θ) = excess − i·sin θ·(m₊ − m₋)
                − 4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)) + (far part),
@@ -309,10 +319,6 @@ def _power_of_one_plus_z(
 
     tests/privacy/test_pld.py compares the power with high-precision arithmetic, and its
     error with the bounds.
-
-    It is used for very many identical mechanisms, where an error of F is multiplied by
-    `count`. F is written as 1 + z with a small z. Let p_j be the mass at the grid index
-    j, θ the frequency, and *excess* = Σp_j − 1. Summation by parts gives
 
     Parameters
     ----------
@@ -377,10 +383,13 @@ class _NearPart(NamedTuple):
 def _near_part_of_z(
     index: NDArray[np.int64], masses: Array, largest_index: int, size: int
 ) -> _NearPart:
-    """Return what masses at small indices add to the transform F − 1, by parts.
+    """Return what masses at small grid indices add to z = F − 1, by partial summation.
 
-    As in `_power_of_one_plus_z`, m₊ and m₋ are the first moments Σ|j|·p_j of the masses
-    p_j over j > 0 and j < 0, and A(θ) is the transform of their double tail sums.
+    F is the Fourier transform of the masses p_j of a privacy loss distribution; z is
+    wanted to more digits than F itself has. At the frequency θ, the result has the
+    terms −i·sin θ·(m₊ − m₋) and −4·sin²(θ/2)·((m₊ + m₋)/2 + A(θ)). Here m₊ and m₋ are
+    the first moments Σ|j|·p_j over j > 0 and j < 0, and A(θ) is the transform of the
+    double tail sums of the masses on both sides (`_moment_and_double_sums`).
 
     Parameters
     ----------
@@ -432,8 +441,9 @@ def _raise_one_plus_z(
 ) -> _TransformPower:
     """Return (1 + z)^count and bounds on its errors, through the logarithm of 1 + z.
 
-    With n = count, F = 1 + z, |z| < 2.1 and the unit roundoff u = 2^-53, the error of
-    the result is at most
+    It is the transform of the total loss of `count` equal mechanisms. With n = count,
+    F = 1 + z, |z| < 2.1 and the unit roundoff u = 2^-53, the error of the result is at
+    most
 
         n·(error of z + 32u·|z|)·|F|^{n−2} + 16u
 
@@ -484,7 +494,8 @@ def _moment_and_double_sums(
     """Return the first moment, and the sums of tail sums, of masses at indices > 0.
 
     The tail sum T_i = Σ_{j >= i} p_j of the masses p_j is summed once more. These sums
-    appear when a Fourier series of the masses is summed by parts twice.
+    appear when a Fourier series of the masses is summed by parts twice, as
+    `_near_part_of_z` does.
 
     Parameters
     ----------
@@ -566,7 +577,8 @@ def hockey_stick_divergence(
     discounted_sums = lfilter([0.0, t], [1.0, -t], masses[::-1])
     divergence = lfilter([one_minus_s], [1.0, -ts], discounted_sums)[::-1]
 
-    # The rounding of the recurrences, and the errors of the masses.
+    # The rounding of the recurrences, and the errors of the masses. A recurrence has
+    # one step for each mass; 4 more are charged for the rest.
     rounding = (
         DIVERGENCE_ERROR * UNIT_ROUNDOFF * (len(masses) + 4) * (1 + (rate + 1) * width)
     )
@@ -621,8 +633,9 @@ def mass_at_infinity(factors: list[Factor]) -> float:
 def log_tail_mass(factors: list[Factor], rate: float, end: float) -> float:
     """Return an upper bound on log P(total privacy loss > end), by Chernoff's bound.
 
-    With κ(λ) = log E[e^{λL}] for the loss L of one mechanism, the bound is
-    Σκ(λ) − λ·end, with the sum over all mechanisms.
+    Losses beyond the window of a computation are charged with this probability. With
+    κ(λ) = log E[e^{λL}] for the loss L of one mechanism, the bound is Σκ(λ) − λ·end,
+    with the sum over all mechanisms.
 
     Parameters
     ----------

@@ -224,6 +224,9 @@ def _masses_in_both_directions(
 ) -> tuple[_PositiveLosses, _PositiveLosses]:
     """Return the masses at losses > 0, of P against Q and of Q against P.
 
+    P and Q are the output distributions of a mechanism on two data sets. The losses < 0
+    of P follow from the losses > 0 of Q, so both are needed.
+
     Parameters
     ----------
     pair : PairProfile
@@ -241,7 +244,8 @@ def _masses_in_both_directions(
         both = masses_from_profile(*convex_envelope(eps, delta_remove))
         return both, both
 
-    # The two directions agree at ε = 0, but for rounding.
+    # Both directions have the same δ(0). Rounding may make them differ, and the larger
+    # one is used for both.
     delta_add = np.minimum(np.asarray(pair.add(eps)), 1.0)
     delta_at_zero = max(delta_remove[0], delta_add[0])
     delta_remove[0] = delta_at_zero
@@ -341,8 +345,9 @@ def masses_from_profile(eps: Array, delta: Array) -> _PositiveLosses:
 def _masses_of_steps(eps: Array, delta: Array) -> tuple[Array, Array]:
     """Return what each step of a privacy profile contributes to two probability masses.
 
-    A step leads from one point (ε, δ) of the profile to the next. If ε grows by h and δ
-    drops by d, the step adds d/(1 − e^{−h}) to the mass at its right end and subtracts
+    The masses are those of the privacy loss distribution with this profile. A step
+    leads from one point (ε, δ) of the profile to the next. If ε grows by h and δ drops
+    by d, the step adds d/(1 − e^{−h}) to the mass at its right end and subtracts
     d/(e^h − 1) from the mass at its left end.
 
     Parameters
@@ -413,10 +418,11 @@ def convex_envelope(
 def _chord_over_zero(first_eps: float, first_delta: float) -> float:
     """Return an upper bound on δ(0) from δ(ε₁): the height of a chord, rounded up.
 
-    As a function of x = e^ε a profile is convex, so it lies below its chords. The chord
-    from x = e^{−ε₁} to x = e^{ε₁} is evaluated at x = 1, where ε = 0. Its left end is
-    known, because the profile is symmetric: δ(−ε) = 1 − e^{−ε}·(1 − δ(ε)). With
-    s = e^{ε₁} − 1 (`step` in the code), the height is (s + 2·δ(ε₁))/(s + 2).
+    It says whether the point at ε = 0 is a corner of a convex envelope. As a function
+    of x = e^ε a profile is convex, so it lies below its chords. The chord from
+    x = e^{−ε₁} to x = e^{ε₁} is evaluated at x = 1, where ε = 0. Its left end is known,
+    because the profile is symmetric: δ(−ε) = 1 − e^{−ε}·(1 − δ(ε)). With s = e^{ε₁} − 1
+    (`step` in the code), the height is (s + 2·δ(ε₁))/(s + 2).
 
     Parameters
     ----------
