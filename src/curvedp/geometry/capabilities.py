@@ -22,8 +22,10 @@ class OriginIsometry(Manifold):
     """Spaces with an isometry in closed form that takes a given center to the origin.
 
     By default a point with normal coordinates z at the center is moved to the point
-    that has the same normal coordinates z at the origin. On symmetric Hadamard
-    manifolds this map is an isometry of the whole space.
+    that has the same normal coordinates z at the origin. This is an isometry on flat
+    and on hyperbolic spaces, where the curvature is constant and `exp` a diffeomorphism:
+    any two orthonormal frames are related by an isometry. Other subclasses override
+    `move_to_origin` and `move_from_origin`.
     """
 
     def canonical_center(self, center: Array) -> Array:

@@ -332,8 +332,10 @@ def _step_error(M: Manifold, radius: float, step: float) -> float:
         The error of the kernels, a few `KERNEL_ERROR` relative to the radius, plus
         that of rounded coordinates.
     """
-    # A step is at most t·r long (Jensen). Its end may lie outside the set that floats
-    # represent well, at a distance of at most that, before it is moved back.
+    # A step begins in the set S that floats represent well, and is at most t·r long
+    # (Jensen). Its end may lie outside of S, before it is moved back. Under negative
+    # curvature amplifications grow exponentially with the distance, so that the one at
+    # the end is at most the product of that in S and that at the distance t·r.
     amplification_beyond = 1.0
     if M.curvature_bounds[0] < 0 and radius > M.float_set.safe_radius:
         amplification_beyond = M.float_set.roundoff_amplification(step * radius)
@@ -380,7 +382,9 @@ def solver_error(M: Manifold, radius: float) -> float:
     - The first term is for gradient steps. The 2 is for devices, whose kernels may have
       twice the allowed error (`device_kernels_are_accurate`). ρ is for passes, which
       round each mean logarithm to the fixed point of exact sums, by at most
-      ½·√dim·resolution.
+      ½·√dim·resolution. Let δ be the error of one step, to which η is nearly
+      proportional. ρ is at least that rounding divided by δ, namely
+      √dim·resolution/min(4·r·`KERNEL_ERROR`, 2δ).
     - The second term is for a search that ends at x. There the true mean logarithm is
       at most τ long, plus the error of the computed one. Divided by μ, that error is at
       most the first term.
@@ -406,11 +410,11 @@ def solver_error(M: Manifold, radius: float) -> float:
     """
     steps_error = mean_error_bound(M, radius)  # η; raises for a radius that is not one
 
-    # ρ: the rounding of sums, relative to the error δ of one step, which is at least
-    # 4·r·KERNEL_ERROR unless floats represent much less than the ball.
+    # ρ ≥ ½·√dim·resolution/δ. Any divisor up to 2δ gives such a number. The first one,
+    # 4·r·KERNEL_ERROR, is a part of δ, unless floats represent much less than the ball.
     resolution = FixedPoint(2 * float(radius)).resolution
-    step_error = min(4 * radius * KERNEL_ERROR, 2 * _smallest_step_error(M, radius))
-    sum_rounding = math.sqrt(M.dim) * resolution / step_error
+    divisor = min(4 * radius * KERNEL_ERROR, 2 * _smallest_step_error(M, radius))
+    sum_rounding = math.sqrt(M.dim) * resolution / divisor
 
     tolerance = residual_tolerance(M, radius)
     search_error = _EVALUATION_ROOM * tolerance / _convexity(M, radius)

@@ -165,7 +165,7 @@ class Stiefel(OrthonormalFrames):
         """
         A, N = self._split(p, v)
         frame, B = self._frame(p, N)  # [p Q], and B with QB = N
-        step, mean = endpoint(A, B)
+        step, mean = endpoint(A, B)  # the end has the part N @ mean
         derivative_term = self._derivative_carrier(frame, N, B) @ mean  # 0 in value
         return p + (frame @ step + derivative_term)
 
@@ -323,14 +323,18 @@ class Stiefel(OrthonormalFrames):
         array of shape (..., *point_shape)
             The moved vectors, which are tangent at q.
         """
-        # The velocity of the geodesic is pA + N, and N = QB in the frame [p Q].
+        # The velocity of the geodesic is pA + N, and N = QB in the frame F = [p Q]. The
+        # rotation is F₁ = I + F(e^G − I)Fᵀ with the generator G, and `mean` is the mean
+        # of e^{tG} over t in [0, 1].
         A, N = self._split(p, self.log(p, q))
         frame, B = self._frame(p, N)
         rotation_minus_identity, mean = skew_exp(generator(A, B))
         in_frame = frame.mT @ v
 
-        # Terms that are 0 in value and carry derivatives in directions out of the span of
-        # the frame.
+        # Terms that are 0 in value and carry derivatives. In the whole space the
+        # generator is K = F·G·Fᵀ. If N gets a part D orthogonal to the frame, K changes
+        # by Dpᵀ − pDᵀ. To first order e^K then changes by D·(the first r rows of
+        # mean)·Fᵀ, `outward`, minus F·(the first r columns of mean)·Dᵀ, `inward`.
         carrier = self._derivative_carrier(frame, N, B)
         outward = carrier @ (mean[..., : self.r, :] @ in_frame)
         inward = frame @ mean[..., :, : self.r] @ (carrier.mT @ v)

@@ -216,15 +216,20 @@ def carry_on_device(M: Manifold, center: np.ndarray, X: Array) -> Array:
 
 
 def device_kernels_are_accurate(ball: PublicBall, X: Array) -> bool:
-    """Return whether the device's kernels have at most twice the allowed error.
+    """Return whether the device's kernels err by little enough to compute the mean there.
 
     The answer is True except for SPD matrices with more than 3 rows in JAX. Their
     logarithms are computed in plain doubles, without the pairs of doubles that are used
     with NumPy (`spd_pencil`). The error is a few units of round-off times
-    cond(p)·cond(A), where p is the point, A the whitened record and cond the condition
-    number. In a ball of radius r that product is at most e^{3√2·r}. With m rows, the
-    error is below 4·m·u·e^{3√2·r}, where u is the unit round-off. It is allowed up to
-    r·1e-12 (`KERNEL_ERROR`).
+    cond(p)·cond(A), where p is the point, A the record whitened by p and cond the
+    condition number. Let r be the radius of the ball. Such records were moved so that
+    the center of the ball is the identity (`carry_on_device`). So p is within r of the
+    identity and A within 2r, and the product is at most e^{√2·r}·e^{√2·2r}. With m
+    rows, the error is below 4·m·u·e^{3√2·r}, where u is the unit round-off.
+
+    This error is accepted up to r·`KERNEL_ERROR`, which is what kernels are allowed
+    anyway. Together they are at most twice the allowed error, for which `solver_error`
+    has room.
 
     Parameters
     ----------
