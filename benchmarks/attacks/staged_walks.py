@@ -19,13 +19,13 @@ from curvedp.mechanisms.staged.quantile_search import (
     BinarySearch,
     ShellHistogram,
     best_radius_shares,
-    distance_laws,
+    distance_distributions,
 )
 from curvedp.mechanisms.staged.queries import mean_sensitivity
 from curvedp.mechanisms.staged.scale_search import (
     Bins,
     half_bin_count,
-    likeliest_bin,
+    likeliest_position,
     scaling_direction,
 )
 from curvedp.mechanisms.vector import simulate_noise, std_per_scale
@@ -348,7 +348,7 @@ class Balls(Walks):
             for each in real
         ]
         share = min(
-            self.mechanism._share_for_few(
+            self.mechanism._share_for_few_records(
                 self.mechanism._shares.units, ball_search._FEW_RECORDS_WIDE_SHARE
             ),
             ball_search._MAX_SHARE,
@@ -356,7 +356,7 @@ class Balls(Walks):
         noisy, noise = self.ask(
             "units", self.all, share, sqrt(2), np.stack(sums)[:, None], summed=2.0
         )
-        t = ball_search._BIN_WIDTH * likeliest_bin(noisy, noise, self.n, self.law)
+        t = ball_search._BIN_WIDTH * likeliest_position(noisy, noise, self.n, self.law)
         self.to(
             self.all,
             np.asarray(
@@ -394,7 +394,7 @@ class Balls(Walks):
         if self.pure:
             fine = ball_search._NARROW_SHELLS._replace(
                 n_shells=ball_search._WIDE_SHELLS.n_shells
-            ).reaching_to(least / top)
+            ).without_inner_shells(least / top)
             return self.in_shells(
                 rows, top, fine if least < top else ball_search._WIDE_SHELLS
             )
@@ -435,7 +435,7 @@ class Balls(Walks):
         mechanism, d, left = self.mechanism, self.M.dim, self.left[rows]
         first = shells.ratio == ball_search._WIDE_SHELLS.ratio
         share = (
-            mechanism._share_for_few(
+            mechanism._share_for_few_records(
                 mechanism._shares.units, ball_search._FEW_RECORDS_WIDE_SHARE
             )
             if first
@@ -455,8 +455,8 @@ class Balls(Walks):
         worth: np.ndarray,
         shells: ShellHistogram,
     ) -> np.ndarray:
-        """As `least_loss`, a few hundred rows at a time: each has thousands of distance_laws."""
-        inside, found = self.n * distance_laws(shells)[0], []
+        """As `least_loss`, a few hundred rows at a time: each has thousands of distance_distributions."""
+        inside, found = self.n * distance_distributions(shells)[0], []
         for rows in np.array_split(np.arange(len(noisy)), 1 + len(noisy) // FEW):
             misfits = (
                 cdist(noisy[rows], inside.reshape(-1, inside.shape[-1]), "cityblock")

@@ -32,7 +32,7 @@ from curvedp.records import read_records
 from curvedp.records.base import is_chunked
 from curvedp.records.persons import encode_persons
 
-__all__ = ["Checked", "check"]
+__all__ = ["RecordCheck", "check"]
 
 FIRST_LINE = (
     "NOT PRIVATE: this page describes the records. "
@@ -78,7 +78,7 @@ _FITTING_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Checked:
+class RecordCheck:
     """The result of `check`. It prints itself, in a notebook too. It is NOT private.
 
     Attributes
@@ -138,7 +138,7 @@ def check(
     radius: float | str | None = None,
     groups: ArrayLike | None = None,
     **reading: Any,
-) -> Checked:
+) -> RecordCheck:
     """Look for problems in records before privacy budget is spent on a release.
 
     It finds records that are missing, off the manifold, in other units, outside the
@@ -166,7 +166,7 @@ def check(
 
     Returns
     -------
-    Checked
+    RecordCheck
         Facts and advice. It prints itself.
 
     Raises
@@ -210,7 +210,7 @@ def check(
         advice = [*inspection.advice(), _LAST_LINE]
     if isinstance(X, str | Path):
         advice = [*advise_on_decimal_sign(X, manifold, records, reading), *advice]
-    return Checked(manifold, facts, advice)
+    return RecordCheck(manifold, facts, advice)
 
 
 def advise_on_decimal_sign(
@@ -239,7 +239,7 @@ def advise_on_decimal_sign(
         be with commas. Otherwise none.
     """
     has_points = reading.get("decimal", ".") == "."
-    if not has_points or _readable_share(records) > 0.5:
+    if not has_points or _finite_share(records) > 0.5:
         return []
     with_commas = {**reading, "decimal": ","}
     try:
@@ -247,7 +247,7 @@ def advise_on_decimal_sign(
             reread = np.asarray(read_records(path, manifold, **with_commas))
     except ParameterError:  # the comma separates columns, or the file is no table
         return []
-    if _readable_share(reread) <= 0.5:
+    if _finite_share(reread) <= 0.5:
         return []
     return [
         'Its numbers have decimal commas: with "," as the decimal sign most records can '
@@ -255,7 +255,7 @@ def advise_on_decimal_sign(
     ]
 
 
-def _readable_share(records: np.ndarray) -> float:
+def _finite_share(records: np.ndarray) -> float:
     """Return the share of records all of whose entries are finite.
 
     Parameters
@@ -415,7 +415,9 @@ class _Inspection:
         """
         if not isinstance(self.manifold, SPD | CorrelationMatrices):
             return None
-        finite_records = _thin_out(self.records[self.is_finite], _MAX_MEASURED_RECORDS)
+        finite_records = _evenly_spaced(
+            self.records[self.is_finite], _MAX_MEASURED_RECORDS
+        )
         halves = finite_records / 2  # the sum of two entries near 1e308 would overflow
         symmetric_parts = halves + halves.swapaxes(1, 2)
         eigenvalues = np.linalg.eigvalsh(symmetric_parts)
@@ -423,7 +425,7 @@ class _Inspection:
         return np.asarray(eigenvalues[:, 0] / np.where(largest > 0, largest, 1.0))
 
     @cached_property
-    def n_repaired(self) -> int:
+    def n_indefinite(self) -> int:
         """The number of usable matrices with a negative eigenvalue.
 
         A release repairs such records by raising the eigenvalue.
@@ -437,13 +439,13 @@ class _Inspection:
     @cached_property
     def measured_points(self) -> np.ndarray:
         """Evenly spaced points, at most about 20,000, for slow measurements."""
-        return _thin_out(self.points, _MAX_MEASURED_RECORDS)
+        return _evenly_spaced(self.points, _MAX_MEASURED_RECORDS)
 
     @cached_property
     def mean(self) -> np.ndarray | None:
         """The Fréchet mean of about 256 points, or None if the solver fails."""
         try:
-            sample = _thin_out(self.points, _MEAN_SAMPLE_SIZE)
+            sample = _evenly_spaced(self.points, _MEAN_SAMPLE_SIZE)
             return np.asarray(frechet_mean(self.manifold, sample))
         except (CurvedpError, ValueError):
             return None
@@ -482,7 +484,7 @@ class _Inspection:
         yield "not finite", n - n_finite
         yield "zero or singular", n_finite - len(self.points)
         if self.least_eigenvalues is not None:
-            yield "indefinite, repaired", self.n_repaired
+            yield "indefinite, repaired", self.n_indefinite
         yield "off the manifold", n_off_manifold
         if len(self.points):
             yield from self._measurements()
@@ -620,10 +622,10 @@ class _Inspection:
                 "There are entries beyond 1.5: a covariance is scaled to a correlation, "
                 "Fisher's z values are not correlations; take tanh of them."
             )
-        if self.n_repaired:
+        if self.n_indefinite:
             yield (
                 "Not positive definite, by at most a tenth of the largest eigenvalue, as "
-                f"rounded matrices are: {self.n_repaired} of {len(self.records)} records, "
+                f"rounded matrices are: {self.n_indefinite} of {len(self.records)} records, "
                 "whose small eigenvalues are raised."
             )
         yield from self._singularity_advice(n_singular)
@@ -804,7 +806,7 @@ class _Inspection:
             )
 
 
-def _thin_out(points: np.ndarray, count: int) -> np.ndarray:
+def _evenly_spaced(points: np.ndarray, count: int) -> np.ndarray:
     """Return about `count` evenly spaced points.
 
     It is every k-th point, with k such that at least `count` points remain.

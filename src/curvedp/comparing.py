@@ -18,7 +18,7 @@ from curvedp.estimators.comparison import (
     GroupComparison,
     compare_groups,
     compare_pairs,
-    test_sentence,
+    describe_test,
 )
 from curvedp.geometry.manifold import Manifold
 from curvedp.inference.error_bars import distance_sentence
@@ -352,7 +352,7 @@ def comparison_lines(
         One sentence per line.
     """
     written_as = output_form(form, manifold)
-    lines = [test_sentence(comparison.test, names)]
+    lines = [describe_test(comparison.test, names)]
     for name, mean in zip(
         comparison.means.classes_.tolist(), comparison.means.means_, strict=True
     ):
@@ -534,7 +534,7 @@ def comparison_report(
         manifold=manifold,
         names=names,
         guarantee=guarantee,
-        answer=test_sentence(comparison.test, names),
+        answer=describe_test(comparison.test, names),
         pvalue=comparison.test.pvalue,
         level=comparison.test.level,
         effect_size=comparison.effect_size,

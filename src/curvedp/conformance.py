@@ -98,7 +98,9 @@ def check_statistic(
     >>> check_statistic(FrechetMean(Sphere(2), None, 0.7, 20))
     """
     rng = np.random.default_rng(seed)
-    _require(isinstance(statistic, Statistic), "it must derive from Statistic")
+    _require(
+        isinstance(statistic, Statistic), "the statistic must derive from `Statistic`"
+    )
     _check_round_trip(statistic)
     sensitivity = float(statistic.sensitivity)
     _require(
@@ -107,24 +109,24 @@ def check_statistic(
     )
     n = statistic.public_count
     if n is None:
-        raise AssertionError("public_count must say of how many records it is")
+        raise AssertionError("public_count must be the number of records, and is None")
     if sample_records is None:
         sample_records = _sampler_of_ball(statistic)
 
     # Records are replaced at the beginning, in the middle and at the end, in turn.
     replaced_indices = itertools.cycle(sorted({0, n // 2, n - 1}))
-    for records in _data_sets(statistic, sample_records, n, rng):
-        value = _compute_quietly(statistic, records)
-        _check_memory(statistic, records, value)
-        for replaced in _replacements(statistic, records, sample_records, rng):
+    for records in _test_data_sets(statistic, sample_records, n, rng):
+        value = _compute_without_warnings(statistic, records)
+        _check_repeatability(statistic, records, value)
+        for replaced in _replacement_records(statistic, records, sample_records, rng):
             neighbor = records.copy()
             neighbor[next(replaced_indices)] = replaced
-            neighbor_value = _compute_quietly(statistic, neighbor)
+            neighbor_value = _compute_without_warnings(statistic, neighbor)
             distance = float(statistic.value_space.dist(value, neighbor_value))
             _require(
                 distance <= sensitivity * (1 + _ROUNDING),
-                f"replacing one record moves the value by {distance:.6g}, and sensitivity "
-                f"says {sensitivity:.6g}",
+                f"replacing one record moves the value by {distance:.6g}, but its sensitivity "
+                f"is stated as {sensitivity:.6g}",
             )
 
 
@@ -177,7 +179,7 @@ def check_mechanism(
     if hostile_data is None:
         hostile_data = _hostile_copy(data)
     if hostile_data is not None:
-        _prepare_quietly(mechanism, hostile_data)
+        _check_accepts_bad_data(mechanism, hostile_data)
 
     source = GeneratorSource(np.random.default_rng(seed))
     with warnings.catch_warnings():
@@ -191,7 +193,7 @@ def check_mechanism(
     )
     _check_reconstruction(rebuilt, release)
     if isinstance(mechanism, IsotropicMechanism):
-        _check_noise_law(mechanism, data, source)
+        _check_noise_distribution(mechanism, data, source)
 
 
 # ---- statistics ----
@@ -258,7 +260,9 @@ def _check_written_values(source: str, record: Mapping[str, Any]) -> None:
             ) from None
 
 
-def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) -> None:
+def _check_repeatability(
+    statistic: Statistic, records: np.ndarray, value: np.ndarray
+) -> None:
     """Check that a statistic gives the same value when it is computed again.
 
     If it remembers earlier records or draws random numbers, it could hide how far one
@@ -282,13 +286,13 @@ def _check_memory(statistic: Statistic, records: np.ndarray, value: np.ndarray) 
     rebuilt = statistic_from_dict(statistic.to_dict())
     for same_statistic in (statistic, rebuilt):
         _require(
-            np.array_equal(_compute_quietly(same_statistic, records), value),
+            np.array_equal(_compute_without_warnings(same_statistic, records), value),
             "compute gives another value for the same records: it must depend on these "
             "records alone, not on earlier calls or random numbers",
         )
 
 
-def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
+def _compute_without_warnings(statistic: Statistic, records: np.ndarray) -> np.ndarray:
     """Compute the value of a statistic, and check that it is valid.
 
     `compute` must neither raise nor warn, and the value must lie in the stated ball.
@@ -347,7 +351,7 @@ def _compute_quietly(statistic: Statistic, records: np.ndarray) -> np.ndarray:
     return value
 
 
-def _data_sets(
+def _test_data_sets(
     statistic: Statistic,
     sample_records: SampleRecords,
     n: int,
@@ -389,7 +393,7 @@ def _data_sets(
         yield np.broadcast_to(broken, (n, *broken.shape)).copy()
 
 
-def _replacements(
+def _replacement_records(
     statistic: Statistic,
     records: np.ndarray,
     sample_records: SampleRecords,
@@ -548,14 +552,15 @@ def _check_parameters(mechanism: Mechanism) -> None:
     )
     _require(
         rebuilt.parameters == mechanism.parameters,
-        "its parameters build a mechanism with other parameters",
+        "a mechanism that is rebuilt from its parameters has different parameters",
     )
     for eps in _COMPARED_EPSILONS:
         original_delta = float(mechanism.privacy_profile.delta(eps))
         rebuilt_delta = float(rebuilt.privacy_profile.delta(eps))
         _require(
             original_delta == rebuilt_delta,
-            f"the rebuilt mechanism has δ({eps:g}) = {rebuilt_delta!r}, and the first {original_delta!r}",
+            f"the mechanism that was rebuilt from its parameters has δ({eps:g}) = "
+            f"{rebuilt_delta!r}, but the original one has {original_delta!r}",
         )
 
 
@@ -582,7 +587,7 @@ def _hostile_copy(data: Any) -> np.ndarray | None:
     return hostile
 
 
-def _prepare_quietly(mechanism: Mechanism, hostile_data: Any) -> None:
+def _check_accepts_bad_data(mechanism: Mechanism, hostile_data: Any) -> None:
     """Check that `prepare_data` of a mechanism accepts bad data without an exception.
 
     Parameters
@@ -629,7 +634,8 @@ def _check_reconstruction(mechanism: Mechanism, release: Any) -> None:
         for array, released_array in zip(reconstructed, released, strict=True)
     )
     _require(
-        is_same, "reconstruct_value does not give what was released from its integers"
+        is_same,
+        "reconstruct_value does not compute the released value from the integers",
     )
 
 
@@ -645,10 +651,10 @@ def _as_arrays(value: Any) -> list[np.ndarray]:
     return [np.asarray(array) for array in arrays]
 
 
-def _check_noise_law(
+def _check_noise_distribution(
     mechanism: IsotropicMechanism, value: Any, source: GeneratorSource
 ) -> None:
-    """Check that exact draws about a value follow the noise law.
+    """Check that exact draws about a value follow the noise distribution.
 
     Parameters
     ----------
@@ -662,11 +668,11 @@ def _check_noise_law(
     Raises
     ------
     AssertionError
-        If distances, directions or representatives show another law.
+        If distances, directions or representatives show another distribution.
     """
     assert isinstance(mechanism, SimulatesRelease)
     prepared = mechanism.prepare_data(value)
-    space, center = mechanism.draw_center(prepared)
+    space, center = mechanism.noise_space_and_center(prepared)
     draws = _draw_repeatedly(mechanism, prepared, center.shape, source)
 
     _check_distances(mechanism, np.asarray(space.dist(center, draws)))
@@ -677,10 +683,10 @@ def _check_noise_law(
 
     other = _other_representative(mechanism.manifold, np.asarray(prepared))
     if other is not None:
-        about_other = _draw_repeatedly(
+        draws_about_other = _draw_repeatedly(
             mechanism, mechanism.prepare_data(other), center.shape, source
         )
-        _check_same_law(draws, about_other)
+        _check_same_distribution(draws, draws_about_other)
 
 
 def _draw_repeatedly(
@@ -691,7 +697,7 @@ def _draw_repeatedly(
 ) -> np.ndarray:
     """Return what a mechanism draws about one value, `_N_DRAWS` times.
 
-    The distribution of these draws is compared with the claimed noise law.
+    The distribution of these draws is compared with the claimed noise distribution.
 
     Parameters
     ----------
@@ -724,7 +730,7 @@ def _draw_repeatedly(
 
 
 def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> None:
-    """Check that distances from the value follow the noise law.
+    """Check that distances from the value follow the noise distribution.
 
     This is the test of Kolmogorov and Smirnov. It detects gross mistakes, such as a
     scale that is wrong by a factor.
@@ -732,7 +738,7 @@ def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> No
     Parameters
     ----------
     mechanism : IsotropicMechanism
-        The mechanism that is tested, with its noise law.
+        The mechanism that is tested, with its noise distribution.
     distances : array of shape (n,)
         The distance of each exact draw from the value.
     """
@@ -751,9 +757,9 @@ def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> No
 def _check_directions(space: Manifold, coordinates: np.ndarray) -> None:
     """Check that draws prefer no direction from the value, by two tests.
 
-    On a symmetric space the reflection of geodesics keeps the law, so that Rayleigh's
-    test holds for every isotropic law. Bingham's test assumes that all directions are
-    alike, which they are on two-point homogeneous spaces.
+    On a symmetric space the reflection of geodesics keeps the distribution, so that
+    Rayleigh's test holds for every isotropic distribution. Bingham's test assumes that
+    all directions are alike, which they are on two-point homogeneous spaces.
 
     Parameters
     ----------
@@ -790,7 +796,7 @@ def _rayleigh_statistic(directions: np.ndarray) -> float:
     Parameters
     ----------
     directions : array of shape (n, d)
-        Unit vectors u; the claim holds if their law is uniform.
+        Unit vectors u; the claim holds if their distribution is uniform.
     """
     n, dim = directions.shape
     mean = directions.mean(axis=0)
@@ -803,8 +809,8 @@ def _bingham_statistic(directions: np.ndarray) -> float:
     Parameters
     ----------
     directions : array of shape (n, d)
-        Unit vectors u, with M the mean of u·uᵀ; the claim holds if their law is
-        uniform.
+        Unit vectors u, with M the mean of u·uᵀ; the claim holds if their distribution
+        is uniform.
     """
     n, dim = directions.shape
     moment = directions.T @ directions / n
@@ -847,8 +853,8 @@ def _other_representative(M: Manifold, p: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _check_same_law(draws: np.ndarray, about_other: np.ndarray) -> None:
-    """Check that draws about two representatives of one point have the same law.
+def _check_same_distribution(draws: np.ndarray, draws_about_other: np.ndarray) -> None:
+    """Check that draws do not depend on which array represents their center.
 
     Otherwise a release tells which representative was computed, and that depends on
     the records. Each entry of the arrays is compared by the test of Kolmogorov and
@@ -856,17 +862,17 @@ def _check_same_law(draws: np.ndarray, about_other: np.ndarray) -> None:
 
     Parameters
     ----------
-    draws, about_other : arrays of shape (n, ...)
+    draws, draws_about_other : arrays of shape (n, ...)
         Draws about one representative, and about the other.
 
     Raises
     ------
     AssertionError
-        If an entry has different laws.
+        If an entry has different distributions.
     """
     n = len(draws)
     first = draws.reshape(n, -1)
-    second = about_other.reshape(n, -1)
+    second = draws_about_other.reshape(n, -1)
     statistics = [
         ks_2samp(first[:, k], second[:, k], method="asymp").statistic
         for k in range(first.shape[1])

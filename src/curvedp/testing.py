@@ -1,9 +1,9 @@
 """Tests of manifolds that users write themselves: `check_manifold`. Each function below
-tests one law and raises an error if the manifold M violates it. Points p and q, tangent
+tests one property and raises an error if the manifold M lacks it. Points p and q, tangent
 vectors u and v at p, and coordinates z are random.
 
-A manifold must satisfy some laws, such as "exp and log are inverse to each other". Each
-law is a function of this module whose docstring states it. No law uses a formula of a
+A manifold must have properties such as "exp and log are inverse to each other". Each
+property is a function of this module whose docstring states it. None uses a formula of a
 particular space: distances, frames and curvatures are compared with each other. The
 bounds on which a privacy guarantee rests (curvature, injectivity radius) are tested at
 random points and planes; to prove them is up to the author. Read
@@ -37,21 +37,21 @@ __all__ = [
     "check_manifold",
     "check_mechanism",
     "check_statistic",
-    "default_reach",
+    "default_max_length",
     "sample",
     "sectional_curvatures",
 ]
 
-# How many random points each law is tested with.
+# How many random points each property is tested with.
 _N_POINTS = 30
 
 # The largest distance of random points from the origin: at most 1, at most these shares
 # of the injectivity radius and of the distance to a boundary, and at most this length
 # if no injectivity radius is known.
-_LONGEST_REACH = 1.0
+_DEFAULT_MAX_LENGTH = 1.0
 _SHARE_OF_INJECTIVITY_RADIUS = 0.4
 _SHARE_OF_BOUNDARY_DISTANCE = 0.3
-_REACH_WITHOUT_RADIUS = 0.25
+_MAX_LENGTH_WITHOUT_RADIUS = 0.25
 
 Points = dict[str, np.ndarray]
 """Random arguments by letter: points p and q, tangent vectors u and v at p, and the
@@ -77,7 +77,7 @@ KERNELS: dict[str, str] = {
 """The kernels of a manifold and the letters of their arguments, as in `Points`."""
 
 
-def kernels_of(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
+def batched_methods(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
     """Return the methods of a manifold that act on many points or vectors at once.
 
     They are called kernels, and their result for one row depends on that row alone.
@@ -97,16 +97,16 @@ def kernels_of(M: Manifold) -> list[tuple[str, str, Callable[..., Any]]]:
 
 
 def check_manifold(
-    manifold: Manifold, *, reach: float | None = None, seed: int = 0
+    manifold: Manifold, *, max_length: float | None = None, seed: int = 0
 ) -> None:
-    """Check that a manifold satisfies every law in `CHECKS`.
+    """Check that a manifold has every mathematical property that `CHECKS` tests.
 
     Parameters
     ----------
     manifold : Manifold
         The manifold, which should be small: some thousand calls of its methods are
         made.
-    reach : float, optional
+    max_length : float, optional
         The largest distance of random points from the origin. Between such points `exp`
         and `log` must be inverse to each other. By default 1, or 0.4 times the
         injectivity radius if that is less.
@@ -116,8 +116,8 @@ def check_manifold(
     Raises
     ------
     AssertionError
-        If a law is broken, or a method raises. The message names the manifold, the law,
-        and the size of the error.
+        If the manifold lacks a property, or a method raises. The message names the
+        manifold, the property, and the size of the error.
 
     Examples
     --------
@@ -129,32 +129,35 @@ def check_manifold(
         f"{manifold!r} is not an instance of curvedp.geometry.Manifold",
     )
     for check in CHECKS:
-        law = (
-            "Points can be made: `from_coordinates` takes as many numbers as `dim` "
-            "says, and `exp` takes the tangent vectors that it makes"
+        claim = (
+            "Points can be computed: `from_coordinates` takes as many numbers as `dim` "
+            "says, and `exp` takes the tangent vectors that it returns"
         )
         try:
-            points = sample(manifold, np.random.default_rng(seed), _N_POINTS, reach)
-            law = _law_of(check)
+            points = sample(
+                manifold, np.random.default_rng(seed), _N_POINTS, max_length
+            )
+            claim = _stated_property(check)
             check(manifold, points)
         except AssertionError as error:
             raise AssertionError(
-                f"{manifold!r} breaks a law: {law}. {error}"
+                f"{manifold!r} violates a property: {claim}. {error}"
             ) from error
         except Exception as error:
             raise AssertionError(
-                f"{manifold!r} breaks a law: {law}. {_failing_call(manifold, error)} "
+                f"{manifold!r} violates a property: {claim}. "
+                f"{_failing_call(manifold, error)} "
                 f"raised {type(error).__name__}: {error}"
             ) from error
 
 
-def _law_of(check: Callable[[Manifold, "Points"], None]) -> str:
-    """Return the sentence that states the law which a function tests.
+def _stated_property(check: Callable[[Manifold, "Points"], None]) -> str:
+    """Return the sentence that states the property which a function tests.
 
     Parameters
     ----------
     check : callable
-        One of `CHECKS`. Its docstring, up to the parameters, states the law.
+        One of `CHECKS`. Its docstring, up to the parameters, states the property.
 
     Returns
     -------
@@ -193,7 +196,7 @@ def _failing_call(M: Manifold, error: Exception) -> str:
     return f"`{method_names[-1]}`" if method_names else "the test"
 
 
-def default_reach(M: Manifold) -> float:
+def default_max_length(M: Manifold) -> float:
     """Return the largest distance from the origin of the random points of `sample`.
 
     It is at most 1, at most 0.4 times the injectivity radius (so that `log` inverts
@@ -211,17 +214,19 @@ def default_reach(M: Manifold) -> float:
     float
         The distance, > 0.
     """
-    reach_inside_boundary = _SHARE_OF_BOUNDARY_DISTANCE * boundary_distance(M)
+    length_inside_boundary = _SHARE_OF_BOUNDARY_DISTANCE * boundary_distance(M)
     if M.injectivity_radius > 0:
-        reach_of_log = _SHARE_OF_INJECTIVITY_RADIUS * M.injectivity_radius
-        return min(_LONGEST_REACH, reach_of_log, reach_inside_boundary)
-    return min(_REACH_WITHOUT_RADIUS, reach_inside_boundary)
+        length_invertible_by_log = _SHARE_OF_INJECTIVITY_RADIUS * M.injectivity_radius
+        return min(
+            _DEFAULT_MAX_LENGTH, length_invertible_by_log, length_inside_boundary
+        )
+    return min(_MAX_LENGTH_WITHOUT_RADIUS, length_inside_boundary)
 
 
 def sample(
-    M: Manifold, rng: np.random.Generator, n: int, reach: float | None = None
+    M: Manifold, rng: np.random.Generator, n: int, max_length: float | None = None
 ) -> Points:
-    """Draw n random points, tangent vectors and coordinates with lengths up to `reach`.
+    """Draw n random points, tangent vectors and coordinates of bounded lengths.
 
     Parameters
     ----------
@@ -231,8 +236,8 @@ def sample(
         The generator of the draws.
     n : int
         The number of rows of every array.
-    reach : float, optional
-        The largest length; `default_reach(M)` by default.
+    max_length : float, optional
+        The largest length; `default_max_length(M)` by default.
 
     Returns
     -------
@@ -242,7 +247,7 @@ def sample(
         arrays represent points up to a rotation (subspaces, shapes), q is therefore not
         aligned with p, and the tests detect a `log` that forgets to align them.
     """
-    longest = default_reach(M) if reach is None else reach
+    longest = default_max_length(M) if max_length is None else max_length
 
     def draw_coordinates() -> np.ndarray:
         """Return n coordinate vectors with uniform directions and lengths."""
@@ -264,7 +269,7 @@ def sample(
     return {"p": p, "q": q, "u": u, "v": v, "z": z}
 
 
-# ---- the laws -------------------------------------------------------------------------
+# ---- the properties -------------------------------------------------------------------
 
 
 def check_value(M: Manifold, points: Points) -> None:
@@ -618,7 +623,7 @@ def check_projection(M: Manifold, points: Points) -> None:
         )
 
 
-def check_intake(M: Manifold, points: Points) -> None:
+def check_project_to_ball(M: Manifold, points: Points) -> None:
     """`project_to_ball` maps every record, even NaN, into the ball without a warning.
 
     The result for one record does not depend on the other records.
@@ -631,7 +636,7 @@ def check_intake(M: Manifold, points: Points) -> None:
         Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     rng = np.random.default_rng(4)
-    radius = 0.4 * default_reach(M)
+    radius = 0.4 * default_max_length(M)
     center = points["p"][0]
     constants = (np.nan, np.inf, 1e308, -1e308, 0.0, 1e-320, -1.0)
     strange_records = [np.full(M.point_shape, constant) for constant in constants]
@@ -650,10 +655,12 @@ def check_intake(M: Manifold, points: Points) -> None:
         bool(np.all(distances <= radius)),
         f"a record is at distance {np.max(distances)} of the center, beyond {radius}",
     )
+    # The first two strange records are all NaN and all infinity.
+    points_of_nonfinite_records = inside[:2]
     _require_equal(
-        inside[:2],
+        points_of_nonfinite_records,
         np.stack([center, center]),
-        "what NaN and infinity become and the center",
+        "the points to which NaN and infinity are mapped, compared with the center",
         rtol=0,
         atol=0,
     )
@@ -703,7 +710,7 @@ def check_missing_values(M: Manifold, points: Points) -> None:
         Random points p and q, tangent vectors u and v at p, and coordinates z of v.
     """
     may_repair = ("project", "from_record")
-    for name, letters, kernel in kernels_of(M):
+    for name, letters, kernel in batched_methods(M):
         complete = [np.array(points[letter]) for letter in letters]
         with_gap = [np.array(points[letter]) for letter in letters]
         for array in with_gap:
@@ -842,7 +849,7 @@ def check_broadcasting(M: Manifold, points: Points) -> None:
         "v": M.from_coordinates(footpoint, points["z"]),
         "z": points["z"],
     }
-    for name, letters, kernel in kernels_of(M):
+    for name, letters, kernel in batched_methods(M):
         rows = [arguments[letter] for letter in letters]
         empty = kernel(*(row[:0] for row in rows))
         _require(empty.shape[0] == 0, f"`{name}` of no rows has shape {empty.shape}")
@@ -1159,7 +1166,7 @@ CHECKS: tuple[Callable[[Manifold, Points], None], ...] = (
     check_small_distances,
     check_tangent_vectors,
     check_projection,
-    check_intake,
+    check_project_to_ball,
     check_residual,
     check_missing_values,
     check_transport,
@@ -1178,7 +1185,7 @@ def _require(condition: bool, message: str) -> None:
     Parameters
     ----------
     condition : bool
-        What the law states.
+        The value that the property states.
     message : str
         What is wrong, for the author of the manifold.
     """

@@ -211,7 +211,7 @@ def plane_positions(centers: Any, counts: Any) -> np.ndarray:
     Returns
     -------
     array, shape (topics, 2)
-        Coordinates along the first two components; near topics are alike.
+        Coordinates along the first two components; nearby topics are similar.
 
     Examples
     --------

@@ -358,6 +358,8 @@ def test_a_refusal_states_the_law_and_no_parameters():
         def origin(self):
             return 2.0 * super().origin
 
-    with pytest.raises(AssertionError, match="breaks a law: The constants") as refusal:
+    with pytest.raises(
+        AssertionError, match="violates a property: The constants"
+    ) as refusal:
         check_manifold(Misplaced(2))
     assert "Parameters" not in str(refusal.value)

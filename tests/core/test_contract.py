@@ -161,7 +161,10 @@ PROBES = {
     ("estimators/base.py", "delete_fitted_attributes"): "what an earlier fit has set",
     ("numerics/arrays.py", "wrap_kernels"): "every kernel of a manifold accepts lists",
     ("testing.py", "check_value"): "whether a manifold is frozen",
-    ("testing.py", "kernels_of"): "the kernels of a table, by the names in messages",
+    (
+        "testing.py",
+        "batched_methods",
+    ): "the kernels of a table, by the names in messages",
 }
 
 

@@ -80,7 +80,9 @@ def hard_pairs(dim, n, rng):
 
 def class_vector(statistic, records, labels):
     """The computed vector of all sums and counts."""
-    data = LabeledPoints(statistic.to_points(np.asarray(records)), np.asarray(labels))
+    data = LabeledPoints(
+        statistic.clip_to_canonical_ball(np.asarray(records)), np.asarray(labels)
+    )
     return PrototypeQueries(statistic, data).class_sums(statistic.outer_ball).values
 
 

@@ -102,7 +102,7 @@ def test_matrices_have_the_features_that_they_came_from():
     reduction = model.classifier_.reduction
     unit = X[:50] / np.trace(X[:50], axis1=1, axis2=2)[:, None, None]
     expected = reduction.directions @ unit @ reduction.directions.T
-    found = reduction.matrices_of(reduction.features_of(unit))
+    found = reduction.from_features(reduction.to_features(unit))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

@@ -117,7 +117,7 @@ class PrivateEnergy(PrivateEstimator):
         (release,) = self._pay_and_release([pending])
         self.energy_ = float(release.value[:2].sum())
         self.certificate_ = release.certificate
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
 
 class ListsItsEnergy(PrivateEnergy):

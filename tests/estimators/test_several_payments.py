@@ -64,7 +64,7 @@ def test_a_starter_kit_is_kept_where_a_part_warns(
     ledger, unit, n_payments, n_releases, monkeypatch
 ):
     """Warnings that follow from the release come when all of it is paid for and stored."""
-    monkeypatch.setattr(PrivateStarterKit, "_texts_before_paying", lambda *_: [])
+    monkeypatch.setattr(PrivateStarterKit, "_warnings_before_paying", lambda *_: [])
     monkeypatch.setattr(starter_kit, "_centers_in", all_noise)
     kit = PrivateStarterKit(guarantee=GDP(0.5), unit=unit, ledger=ledger)
     subjects = np.arange(60) % 6

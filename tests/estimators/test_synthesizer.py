@@ -9,7 +9,7 @@ from curvedp import GDP, Ledger, PrivateSynthesizer, PureDP, ReleaseWarning
 from curvedp.core.certificate import Certificate
 from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import ParameterError
-from curvedp.estimators.synthesizer import population_of
+from curvedp.estimators.synthesizer import population_from_certificate
 from curvedp.geometry import (
     Euclidean,
     KendallShapes,
@@ -40,7 +40,7 @@ def test_a_file_repeats_exactly_from_its_certificate_and_a_public_seed(
     fitted = PrivateSynthesizer(S2, model, radius).fit(records())
     path = tmp_path / "certificate.json"
     path.write_text(fitted.certificate_.to_json())
-    again = population_of(Certificate.from_json(path.read_text()))
+    again = population_from_certificate(Certificate.from_json(path.read_text()))
     drawn = fitted.sample(250, rng=11)
     assert np.array_equal(drawn, again.sample(250, np.random.default_rng(11)).points)
     assert not np.array_equal(drawn, fitted.sample(250, rng=12))
@@ -259,4 +259,4 @@ def test_combining_needs_a_certificate_of_a_population():
     with pytest.raises(ParameterError):
         combine_synthetic(mean.certificate_, first_two)
     with pytest.raises(ParameterError):
-        population_of(mean.certificate_)
+        population_from_certificate(mean.certificate_)

@@ -115,11 +115,11 @@ def curator(plan, data, noise):
         return np.reshape(np.array(integers[-1]) * 2.0**-grid, values.shape)
 
     units = []
-    terms_of_sum = type(mechanism).terms_of_sum
+    sum_parameters = type(mechanism).sum_parameters
 
     class Listening(KMeansMechanism):
-        def terms_of_sum(self, *arguments):
-            terms = terms_of_sum(self, *arguments)
+        def sum_parameters(self, *arguments):
+            terms = sum_parameters(self, *arguments)
             units.append(terms.unit)
             return terms
 

@@ -114,7 +114,7 @@ def test_a_site_lost_while_it_sends_holds_up_no_other(monkeypatch):
             ]
 
     carrier, begin = (
-        flower._Carrier(Grid(), plan, 30.0),
+        flower._GridTransport(Grid(), plan, 30.0),
         time.monotonic(),
     )  # what carries a server's questions
     carrier._nodes = {0: 10, 1: 11, 2: 12}

@@ -14,10 +14,10 @@ import pytest
 from curvedp.core.certificate import seal
 from curvedp.errors import CurvedpError, FederationRefused
 from curvedp.federated import MeanKernel, Site, coordinate, flower, in_process
-from curvedp.federated.flower import reply_to
+from curvedp.federated.flower import answer_text
 from curvedp.federated.masking import REFUSALS
 from curvedp.federated.plan import Round
-from curvedp.federated.release import certificate_of
+from curvedp.federated.release import build_certificate
 from curvedp.geometry import Euclidean
 from curvedp.ledger import Ledger
 from curvedp.ledger import write_key as write_ledger_key
@@ -146,7 +146,7 @@ def other_totals(run):
     rounds = [Round(*pair) for pair in request["rounds"]]
     total = [k + 2 ** (plan.exponents[-1] - 4) for k in rounds[-1].total]
     rounds[-1] = Round(total, rounds[-1].alive)
-    certificate = certificate_of(plan, rounds)
+    certificate = build_certificate(plan, rounds)
     request["rounds"] = [list(pair) for pair in rounds]
     request["certificate"] = json.loads(certificate.to_json())
     return request
@@ -175,7 +175,7 @@ def test_a_site_signs_one_certificate_a_session(run, kept, tmp_path):
 def test_a_site_of_another_version_signs_nothing(run):
     plan, people, records, states, request = run
     other = replace(plan, software="0.0.1")
-    certificate = certificate_of(other, [Round(*pair) for pair in request["rounds"]])
+    certificate = build_certificate(other, [Round(*pair) for pair in request["rounds"]])
     state = copy.deepcopy(states[0])
     state["session"]["terms"] = other.id
     site = Site(other, people[0], records[0], state=state)
@@ -234,7 +234,7 @@ def announce(plan, **changes):
 def test_no_fault_of_a_sites_files_is_told(folder, name, value):
     path, plan, settings = folder
     (path / "site.json").write_text(json.dumps({**settings, name: value}))
-    reply, state = reply_to(announce(plan), str(path / "site.json"), None)
+    reply, state = answer_text(announce(plan), str(path / "site.json"), None)
     assert said_to_server(reply) == "unavailable"
     assert state is None
 
@@ -243,27 +243,27 @@ def test_no_refusal_tells_the_budget_or_the_plan(folder, caplog):
     path, plan, _ = folder
     where = str(path / "site.json")
     other = replace(plan, guarantee=GDP(0.3), exponents=())
-    said = said_to_server(reply_to(announce(other), where, None)[0])
+    said = said_to_server(answer_text(announce(other), where, None)[0])
     (path / "answered").rename(path / "first")  # the journal: each stage is once
     assert said == "plan"
     old = announce(plan, time="2020-01-01T00:00:00+00:00")
-    assert said_to_server(reply_to(old, where, None)[0]) == "clock"
+    assert said_to_server(answer_text(old, where, None)[0]) == "clock"
     (path / "answered").rename(path / "second")
 
     # up to the first vector, for which the site cannot pay
-    reply, state = reply_to(announce(plan), where, None)
+    reply, state = answer_text(announce(plan), where, None)
     assert "keys" in reply
     _, people, records = study(3, 29, dropouts=0)
     sites = sites_of(plan, people, records)
     said = {str(i): sites[i].answer(json.loads(announce(plan))) for i in (0, 2)}
     shares = {"stage": "share", "announcements": {**said, "1": reply}}
-    shared, state = reply_to(json.dumps(shares), where, state)
+    shared, state = answer_text(json.dumps(shares), where, state)
     assert "boxes" in shared
     boxes = {str(j): sites[j].answer(shares)["boxes"]["1"] for j in (0, 2)}
     at_start = plan.kernel.initial_state_rows().tolist()
     mask = {"stage": "mask", "round": 0, "at": at_start, "boxes": boxes}
     with caplog.at_level("WARNING"):
-        reply, _ = reply_to(json.dumps(mask), where, state)
+        reply, _ = answer_text(json.dumps(mask), where, state)
     assert said_to_server(reply) == "unavailable"
     assert "does not fit" in caplog.text  # the site's own log says why
     assert Ledger(path / "secret.ledger").entries == []
@@ -275,7 +275,7 @@ def test_no_refusal_tells_the_budget_or_the_plan(folder, caplog):
 def test_nonsense_is_answered_by_a_code(folder, text):
     path, _, _ = folder
     for state in (None, "{}", '{"session": 1}'):
-        reply, _ = reply_to(text, str(path / "site.json"), state)
+        reply, _ = answer_text(text, str(path / "site.json"), state)
         assert said_to_server(reply) in ("protocol", "unavailable")
 
 
@@ -298,7 +298,7 @@ def test_no_exception_of_a_site_is_told(folder, monkeypatch, kind):
 
     path, plan, _ = folder
     monkeypatch.setattr(flower, "party_from_settings", fail)
-    reply, state = reply_to(announce(plan), str(path / "site.json"), None)
+    reply, state = answer_text(announce(plan), str(path / "site.json"), None)
     assert said_to_server(reply) in REFUSALS
     assert state is None
 

@@ -42,9 +42,9 @@ def test_computed_vectors_are_no_farther_apart_than_is_charged():
         u = rng.normal(size=(2000, 5))
         lengths = rng.choice([0.0, 0.3, 1.0], size=(2000, 1))
         u *= radius * lengths / np.linalg.norm(u, axis=1, keepdims=True)
-        rows = gradient_step._with_square(radius, u) / radius
+        rows = gradient_step._append_squares(radius, u) / radius
         moved = np.linalg.norm(
-            rows - gradient_step._with_square(radius, -u[::-1]) / radius, axis=1
+            rows - gradient_step._append_squares(radius, -u[::-1]) / radius, axis=1
         )
         assert moved.max() <= 2 * (1 + 1e-14)
         assert moved.max() > 1.9

@@ -241,7 +241,7 @@ def test_the_noised_value_lies_in_the_ball_that_is_charged():
     z *= 1.2 * radius / np.linalg.norm(z, axis=1)[:, None]
     lengths = []
     for point in np.asarray(M.from_normal_coordinates(M.origin, z)):
-        space, center = mechanism.draw_center(mechanism.prepare_data(point))
+        space, center = mechanism.noise_space_and_center(mechanism.prepare_data(point))
         assert space == Euclidean(3)
         lengths.append(np.linalg.norm(center))
     assert max(lengths) <= radius * (1 + 1e-12)

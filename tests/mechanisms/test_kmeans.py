@@ -82,8 +82,8 @@ def stages(weight):
     sums = {
         "center": partial(cluster_sums.sum_vectors, CHART, weight),
         "candidates": partial(cluster_sums.count_nearest, SPACE, CENTERS),
-        "spread": partial(cluster_sums.sum_residual_lengths, SPACE, CENTERS, EDGES),
-        "radius": partial(cluster_sums.sum_lengths, CHART, EDGES),
+        "spread": partial(cluster_sums.residual_histogram, SPACE, CENTERS, EDGES),
+        "radius": partial(cluster_sums.distance_histogram, CHART, EDGES),
         "step": partial(cluster_sums.sum_residuals, SPACE, CENTERS, 0.25, weight),
         "sizes": partial(cluster_sums.sum_sizes, S2, POINTS, 0.9),
     }
@@ -521,7 +521,9 @@ def test_candidates_that_are_noise_alone_are_left_out():
     counts = np.zeros(1000)
     counts[:30] = 100.0
     candidates = rng.normal(size=(1000, 2))
-    cloud = NoisyHistogram(counts + rng.normal(size=1000), 1.0).occupied(candidates, 20)
+    cloud = NoisyHistogram(counts + rng.normal(size=1000), 1.0).occupied_candidates(
+        candidates, 20
+    )
     assert 30 <= len(cloud.points) < 150
     assert cloud.weights[:30].min() > 90
 

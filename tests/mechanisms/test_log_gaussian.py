@@ -33,6 +33,6 @@ def test_the_float_error_of_the_chart_is_charged():
         moved = float(
             np.linalg.norm(mechanism._coordinates(p) - mechanism._coordinates(q))
         )  # before the noise
-        assert moved <= mechanism.charged_sensitivity(mechanism.statistic)
+        assert moved <= mechanism.calibration_sensitivity(mechanism.statistic)
         short += moved > mechanism.statistic.chart_sensitivity
     assert short > 5  # a charge for exact coordinates alone would be too little

@@ -18,7 +18,7 @@ from curvedp.mechanisms.staged.queries import Queries, mean_sensitivity
 from curvedp.mechanisms.staged.scale_search import (
     Bins,
     half_bin_count,
-    likeliest_bin,
+    likeliest_position,
     scaling_direction,
 )
 from curvedp.mechanisms.vector import NOISE_KINDS
@@ -132,10 +132,10 @@ def test_a_record_moves_the_shares_of_units_as_far_as_two_counts(law):
 def test_shares_tell_where_between_two_edges_the_records_are(law):
     for t in (0.0, 0.3, -1.1, 3.0, 17.9, -38.0):
         sums = shares_of(law, np.full(50, t))
-        assert 2 * likeliest_bin(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
+        assert 2 * likeliest_position(sums, 0.1, 50, law) == pytest.approx(t, abs=1e-4)
         noisy = sums + 1e4 * np.random.default_rng(1).normal(size=(3, sums.size))
         assert (
-            likeliest_bin(noisy, np.full(3, 1e4), 50, law) == 0.0
+            likeliest_position(noisy, np.full(3, 1e4), 50, law) == 0.0
         ).all()  # nothing is known: the public center
 
 

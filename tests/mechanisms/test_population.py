@@ -30,7 +30,7 @@ from curvedp.mechanisms.staged.population import (
     CellTreeMechanism,
     GaussianMixture,
     WrappedGaussian,
-    normal_law,
+    estimate_normal,
 )
 from curvedp.mechanisms.staged.population_sums import (
     WEIGHT_ONE,
@@ -440,7 +440,7 @@ def test_a_normal_law_is_read_off_exact_moments():
     chart = RowChart(M, np.zeros(2), 5.0, False)
     queries = PopulationQueries(statistic, data_of(M, 5 * rows))
     block = queries.lifted_moments(chart, Assignment(np.zeros((1, 2)), 1)).values
-    mean, axes, scales = normal_law(block, 1.0, 1e-9, 1.0)
+    mean, axes, scales = estimate_normal(block, 1.0, 1e-9, 1.0)
     np.testing.assert_allclose(mean, rows.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(
         (axes * scales**2) @ axes.T, np.cov(rows.T, bias=True), atol=1e-6

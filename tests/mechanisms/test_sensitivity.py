@@ -30,7 +30,7 @@ from curvedp.geometry import (
 from curvedp.mechanisms import frechet_mean_sensitivity
 from curvedp.statistics.sensitivity import (
     dispersion_sensitivity,
-    mean_chart_sensitivity,
+    mean_coordinates_sensitivity,
     mean_gradient_sensitivity,
 )
 
@@ -77,7 +77,7 @@ def test_the_bound_is_nearly_attained_on_the_sphere(r):
             )
         )
     )
-    charged = mean_chart_sensitivity(Sphere(2), r, n)
+    charged = mean_coordinates_sensitivity(Sphere(2), r, n)
     assert (0.99 if r <= 0.6 else 0.97) * charged < in_chart <= charged
 
 
@@ -106,7 +106,7 @@ def test_tight_is_between_flat_and_the_older_bounds(s):
 def test_the_bound_is_the_tangent_and_is_attained(s):
     """Half of n records at each end of a diameter; one more goes from one end of the diameter across to the other."""
     n, M = 400, Sphere(2)
-    for bound in (frechet_mean_sensitivity, mean_chart_sensitivity):
+    for bound in (frechet_mean_sensitivity, mean_coordinates_sensitivity):
         assert math.tan(s) <= bound(M, s, n) * n / 2 < math.tan(s) * (1 + 1e-13)
     ends = [np.array([math.cos(s), 0.0, math.sin(s) * sign]) for sign in (1, -1)]
     across = [np.array([math.cos(s), math.sin(s) * sign, 0.0]) for sign in (1, -1)]
@@ -201,7 +201,9 @@ def test_nonpositive_curvature_moves_like_the_line(manifold):
         assert frechet_mean_sensitivity(
             manifold, 0.5, 20, bound=bound
         ) == pytest.approx(0.05, rel=1e-12)
-    assert mean_chart_sensitivity(manifold, 0.5, 20) == pytest.approx(0.05, rel=1e-12)
+    assert mean_coordinates_sensitivity(manifold, 0.5, 20) == pytest.approx(
+        0.05, rel=1e-12
+    )
 
 
 def test_never_more_than_the_diameter():

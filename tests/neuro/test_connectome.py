@@ -10,7 +10,7 @@ from curvedp.errors import ParameterError, ReleaseWarning
 from curvedp.geometry import Correlation
 from curvedp.neuro import PrivateConnectome, fisher_z, plan_connectome, plot_connectome
 from curvedp.neuro.low_rank import reduce_rank
-from curvedp.neuro.vectors import estimated_error, shrink_to
+from curvedp.neuro.vectors import estimated_error, james_stein_shrinkage
 from curvedp.randomness import GeneratorSource
 from curvedp.release.verify import verify_certificate
 
@@ -102,7 +102,7 @@ def test_low_rank_helps_where_the_truth_is_of_low_rank_and_is_not_taken_elsewher
     value = np.full(500, 3.0) + 0.1 * rng.normal(size=500)
     plain = estimated_error(lambda v: v, value, 0.1)
     wrong = estimated_error(lambda v: 0 * v, value, 0.1)
-    shrunk = estimated_error(shrink_to(np.zeros(500), 0.1), value, 0.1)
+    shrunk = estimated_error(james_stein_shrinkage(np.zeros(500), 0.1), value, 0.1)
     assert plain == pytest.approx(0.1)
     assert shrunk < 0.101
     assert wrong == pytest.approx(3.0, rel=0.02)

@@ -12,8 +12,8 @@ from curvedp.cli import app
 from curvedp.errors import ParameterError
 from curvedp.neuro import PrivateRegionTensors, plot_regions, read_region_tensors
 from curvedp.neuro.regions import (
-    _exps,
-    _logs,
+    _matrix_exponentials,
+    _matrix_logarithms,
     _to_matrix,
     _to_vector,
     fa_bounds,
@@ -35,7 +35,9 @@ def cohort(n, seed=0):
     logs[..., range(3), range(3)] = axes
     own = 0.1 * rng.normal(size=(n, 3, 3, 3))
     logs = logs + (own + np.swapaxes(own, -1, -2)) / 2
-    return 1e-3 * _exps(logs + 0.05 * rng.normal(size=(n, 1, 1, 1)) * np.eye(3))
+    return 1e-3 * _matrix_exponentials(
+        logs + 0.05 * rng.normal(size=(n, 1, 1, 1)) * np.eye(3)
+    )
 
 
 T = cohort(200)
@@ -46,13 +48,13 @@ def simulated(seed):
 
 
 def test_vectors_are_isometric_to_logarithms():
-    logs = _logs(T[:5])
+    logs = _matrix_logarithms(T[:5])
     vectors = _to_vector(logs)
     np.testing.assert_allclose(_to_matrix(vectors), logs, atol=1e-12)
     np.testing.assert_allclose(
         np.linalg.norm(vectors, axis=-1), np.linalg.norm(logs, axis=(-2, -1))
     )
-    np.testing.assert_allclose(_exps(logs), T[:5], rtol=1e-9)
+    np.testing.assert_allclose(_matrix_exponentials(logs), T[:5], rtol=1e-9)
 
 
 def test_one_release_for_all_regions(tmp_path):
@@ -64,7 +66,7 @@ def test_one_release_for_all_regions(tmp_path):
     assert model.certificate_.privacy_unit == "person"
     assert all(c.holds is not False for c in verify_certificate(model.certificate_))
     assert len(model.releases) == 1
-    truth = _exps(_logs(T).mean(axis=0))
+    truth = _matrix_exponentials(_matrix_logarithms(T).mean(axis=0))
     for row, tensor in zip(model.table(), truth, strict=True):
         assert row.fa == pytest.approx(fractional_anisotropy(tensor), abs=0.03)
         assert row.md == pytest.approx(mean_diffusivity(tensor), rel=0.05)
@@ -82,7 +84,7 @@ def test_error_bars_hold_at_once(n, radius):
     """Also where noise is so large that FA is far from linear: there an interval from a linear
     approximation held all numbers in 73% of releases."""
     tensors = T[:n]
-    truth = _exps(_logs(tensors).mean(axis=0))
+    truth = _matrix_exponentials(_matrix_logarithms(tensors).mean(axis=0))
     fa, md = fractional_anisotropy(truth), mean_diffusivity(truth)
     hits, half = 0, 0
     for seed in range(60):
@@ -113,7 +115,7 @@ def test_no_tensor_near_a_tensor_has_fa_or_md_beyond_the_bounds(radius):
     own = rng.normal(size=(4000, 3))
     changes[:2000] = (vectors * own[:2000, None, :]) @ vectors.T
     changes *= radius / np.linalg.norm(changes, axis=(1, 2), keepdims=True)
-    near = _exps(logs + changes)
+    near = _matrix_exponentials(logs + changes)
     fa, md = fractional_anisotropy(near), mean_diffusivity(near)
     fa_low, fa_high = fa_bounds(eigenvalues, radius)
     md_low, md_high = md_bounds(eigenvalues, radius)
@@ -130,7 +132,7 @@ def test_no_tensor_near_a_tensor_has_fa_or_md_beyond_the_bounds(radius):
 
 def test_population_bars_are_wider_and_need_the_spread():
     model = PrivateRegionTensors().fit(T)
-    spread = _to_vector(_logs(T)).std(axis=0).mean() / np.sqrt(200)
+    spread = _to_vector(_matrix_logarithms(T)).std(axis=0).mean() / np.sqrt(200)
     assert 0.5 * spread < model.sampling_error_ < 2 * spread
     records, population = model.table(), model.table(of="population")
     assert all(
@@ -167,7 +169,7 @@ def test_one_unreadable_region_leaves_the_others():
     holes = T.copy()
     holes[::2, 1] = np.nan
     model = PrivateRegionTensors(radius=2.0, guarantee=GDP(50.0)).fit(holes)
-    truth = _exps(_logs(T).mean(axis=0))
+    truth = _matrix_exponentials(_matrix_logarithms(T).mean(axis=0))
     np.testing.assert_allclose(model.tensors_[0], truth[0], atol=1e-4)
 
 

@@ -261,9 +261,9 @@ def test_files_are_uploaded_one_after_the_other(tmp_path):
 
 def test_a_charge_is_never_shown_smaller():
     from curvedp.privacy import ApproxDP
-    from curvedp.studio.desk import rounded_up
+    from curvedp.studio.desk import round_charge_up
 
-    assert rounded_up(GDP(0.44721359549951073)) == "GDP(0.4473)"
-    assert rounded_up(GDP(0.5)) == "GDP(0.5)"
-    assert rounded_up(ApproxDP(1.0, 1e-6)) == str(ApproxDP(1.0, 1e-6))
-    assert rounded_up(GDP(0.001234567)) == str(GDP(0.001234567))
+    assert round_charge_up(GDP(0.44721359549951073)) == "GDP(0.4473)"
+    assert round_charge_up(GDP(0.5)) == "GDP(0.5)"
+    assert round_charge_up(ApproxDP(1.0, 1e-6)) == str(ApproxDP(1.0, 1e-6))
+    assert round_charge_up(GDP(0.001234567)) == str(GDP(0.001234567))

@@ -78,7 +78,7 @@ EDGES = [
 def reach(M):
     """A length within which exp and log are inverse to each other at the points used here, two steps apart."""
     return (
-        0.25 if isinstance(M, Simplex) else testing.default_reach(M)
+        0.25 if isinstance(M, Simplex) else testing.default_max_length(M)
     )  # there exp stays inside
 
 

@@ -279,7 +279,7 @@ def _test_pairs(
         The options of the command, by their names in Python.
     """
     from curvedp.comparing import check_same_persons, test_to_dict
-    from curvedp.estimators.comparison import test_sentence
+    from curvedp.estimators.comparison import describe_test
     from curvedp.inference import paired_test
 
     first, second = groups
@@ -299,7 +299,7 @@ def _test_pairs(
     if options["json"]:
         print(json_module.dumps(test_result, default=str))
         return
-    _print_line(test_sentence(test, [group.name for group in groups]))
+    _print_line(describe_test(test, [group.name for group in groups]))
     _print_written(written_paths)
 
 

@@ -250,7 +250,7 @@ def _from_certificate(options: TypedOptions) -> _Source:
         If an option is for a file of records, or the certificate is of another release.
     """
     from curvedp.core.certificate import Certificate
-    from curvedp.estimators.synthesizer import base_of, population_of
+    from curvedp.estimators.synthesizer import base_of, population_from_certificate
     from curvedp.records.writing import check_writable_form
 
     for name in ("ledger", "mu", "epsilon", "rho", "radius", "labels", "x"):
@@ -265,7 +265,7 @@ def _from_certificate(options: TypedOptions) -> _Source:
         raise ParameterError(f"{options['data']} cannot be read") from None
 
     certificate = Certificate.from_json(text)
-    population = population_of(certificate)
+    population = population_from_certificate(certificate)
     manifold = population.chart.manifold
     names = _class_names(population.statistic.classes, options["classes"])
     if options["out"] is not None:

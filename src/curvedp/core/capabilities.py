@@ -102,7 +102,7 @@ class NoisyMeanHessian(NamedTuple):
 
 
 class NoisyDraw(NamedTuple):
-    """A noisy quantity before shrinkage and projection, with the law of its noise.
+    """A noisy quantity before shrinkage and projection, with its noise distribution.
 
     Confidence regions are computed from it (docs/theory/inference.md). `kind` names the
     quantity to which the noise was added:
@@ -121,7 +121,7 @@ class NoisyDraw(NamedTuple):
     kind : {"point", "chart", "gradient", "counts", "line"}
         The quantity.
     law : object
-        The noise law, with `scale` and `radial_cdf`.
+        The noise distribution, with `scale` and `radial_cdf`.
     value : array
         The quantity plus noise, as it was drawn.
     grid_width : float
@@ -160,7 +160,7 @@ class LeadsToRegion(ABC):
 
     @abstractmethod
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the draw that a certificate recorded, with the law of its noise.
+        """Return the recorded draw of a certificate, with its noise distribution.
 
         Nothing is drawn here: the noisy integers determine the result.
 
@@ -172,8 +172,8 @@ class LeadsToRegion(ABC):
         Returns
         -------
         NoisyDraw
-            The noisy quantity, the law of its noise, and the public point about which
-            it was drawn: what a confidence region is computed from.
+            The noisy quantity, the distribution of its noise, and the public point
+            about which it was drawn: what a confidence region is computed from.
 
         Raises
         ------

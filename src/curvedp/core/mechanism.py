@@ -105,8 +105,8 @@ class Draw(NamedTuple):
     integers : sequence of arrays
         The grid integers it is made of, in the order of the draws.
     slack : float or None
-        A public bound τ on the total variation distance from the ideal law; None where
-        the mechanism draws in floats, and no bound is known.
+        A public bound τ on the total variation distance from the ideal distribution;
+        None where the mechanism draws in floats, and no bound is known.
     stages : sequence of mappings
         What was released on the way, for the certificate.
     """
@@ -245,10 +245,10 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def privacy_profile(self) -> PrivacyCurve:
-        """What the ideal law promises: its profile, or pure ε if nothing finer is known.
+        """What ideal noise guarantees: its profile, or pure ε if nothing finer is known.
 
-        The ideal law is the distribution of the noise before it is rounded to a grid.
-        The profile δ(ε) is the largest over all neighboring data sets.
+        The ideal distribution is the distribution of the noise before it is rounded to
+        a grid. The profile δ(ε) is the largest over all neighboring data sets.
         """
 
     @abstractmethod
@@ -267,7 +267,7 @@ class Mechanism(ABC):
         -------
         Draw
             The noisy value, the integers on the public grid that it is made of, and a
-            bound on the distance of their distribution from the ideal law.
+            bound on the distance of their distribution from the ideal distribution.
         """
 
     @abstractmethod

@@ -573,8 +573,8 @@ def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
     Returns
     -------
     bool
-        True if the law of the noise is sampled as a vector of coordinates at the origin
-        and then mapped to the manifold.
+        True if the distribution of the noise is sampled as a vector of coordinates at
+        the origin and then mapped to the manifold.
     """
     # A process of a federated site, which draws no such noise, must not import the
     # laws.

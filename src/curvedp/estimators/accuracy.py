@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from curvedp._silence import quiet_about_records
 from curvedp.core.codes import ProtectedUnit
 from curvedp.errors import ParameterError
-from curvedp.estimators.base import PrivateEstimator, pending_release_of
+from curvedp.estimators.base import PrivateEstimator, make_pending_release
 from curvedp.estimators.softmax import ScoringClassifier
 from curvedp.ledger import Ledger
 from curvedp.privacy import GDP, Guarantee
@@ -129,20 +129,20 @@ class PrivateAccuracy(PrivateEstimator):
             With `accuracy_` and `certificate_` set.
         """
         self._validate_params()
-        is_right = self._right_predictions(X, y)
+        is_right = self._correct_predictions(X, y)
         unit = ProtectedUnit.LABELED_RECORD
         if groups is not None:
             person_index = encode_persons(groups, len(is_right))
             # People are numbered without gaps, so that each number is a person.
             person_index = np.unique(person_index, return_inverse=True)[1]
-            is_right = _share_of_each(is_right, person_index)
+            is_right = _mean_of_each_person(is_right, person_index)
             unit = ProtectedUnit.LABELED_PERSON
 
         # The accuracy is the mean of these numbers between 0 and 1.
         records: Records = open_records(is_right[:, np.newaxis], SHARE_LINE.point_shape)
         statistic = AccuracyShare(SHARE_LINE, *SHARE_BALL, records.n)
         chosen = choose_mechanism("auto", statistic, self.guarantee)
-        pending = pending_release_of(chosen, records, self._name)
+        pending = make_pending_release(chosen, records, self._name)
         (release,) = self._pay_and_release([pending], unit)
 
         self.manifold_ = SHARE_LINE
@@ -150,7 +150,7 @@ class PrivateAccuracy(PrivateEstimator):
         self.accuracy_ = float(np.clip(np.ravel(release.value)[0], 0.0, 1.0))
         return self
 
-    def _right_predictions(self, X: Any, y: Any) -> np.ndarray:
+    def _correct_predictions(self, X: Any, y: Any) -> np.ndarray:
         """Return 1.0 for each record that is classified correctly, 0.0 for the others.
 
         The mean of these numbers is the accuracy. NOT private.
@@ -215,7 +215,7 @@ class PrivateAccuracy(PrivateEstimator):
         )
 
 
-def _share_of_each(values: np.ndarray, person_index: np.ndarray) -> np.ndarray:
+def _mean_of_each_person(values: np.ndarray, person_index: np.ndarray) -> np.ndarray:
     """Return the mean value of each person, so that every person counts the same.
 
     Parameters

@@ -98,7 +98,7 @@ class PrivateEstimator(BaseEstimator):
     manifold_: Manifold
     # What the last call of `fit` released, and the warnings it issued before it paid.
     _published: list[ReleasedValue]
-    _texts_before_paying: list[str]
+    _warnings_before_paying: list[str]
 
     guarantee: Guarantee
     ledger: Ledger | None
@@ -257,7 +257,7 @@ class PrivateEstimator(BaseEstimator):
 
         Another one says that the same promise could be had for a smaller charge. All
         follow from public numbers alone, and nothing has been spent yet. The texts are
-        stored in `_texts_before_paying`, so that they are not repeated after the
+        stored in `_warnings_before_paying`, so that they are not repeated after the
         release.
 
         Parameters
@@ -273,11 +273,11 @@ class PrivateEstimator(BaseEstimator):
         remark = remark_on_charge(mechanisms, self.guarantee, self.ledger)
         if remark is not None:
             texts.append(remark)
-        self._texts_before_paying = list(dict.fromkeys(texts))
-        for text in self._texts_before_paying:
+        self._warnings_before_paying = list(dict.fromkeys(texts))
+        for text in self._warnings_before_paying:
             warnings.warn(text, ReleaseWarning, stacklevel=5)
 
-    def _warn_of_oddities(self) -> Self:
+    def _warn_after_release(self) -> Self:
         """Issue a `ReleaseWarning` for each oddity of the releases.
 
         Every `fit` calls this last, when all fitted attributes are set: even if
@@ -301,7 +301,7 @@ class PrivateEstimator(BaseEstimator):
                 texts = [
                     warning.text
                     for warning in new_warnings
-                    if warning.text not in self._texts_before_paying
+                    if warning.text not in self._warnings_before_paying
                 ]
             except Exception as error:  # `releases` of a third party may raise anything
                 reason = f"{type(error).__name__} in its `releases`"
@@ -557,10 +557,10 @@ class BallEstimator(PrivateEstimator):
         title : str
             A description of the released value.
         """
-        return pending_release_of(chosen, records, title)
+        return make_pending_release(chosen, records, title)
 
 
-def pending_release_of(
+def make_pending_release(
     chosen: ChosenMechanism, records: Records, title: str
 ) -> PendingRelease:
     """Return a pending release with the data that its mechanism reads.
@@ -653,7 +653,7 @@ def _prepare_data(pending: Sequence[PendingRelease]) -> list[Any]:
         prepared = [item.mechanism.prepare_data(item.data) for item in pending]
         for data in prepared:
             if isinstance(data, Records) and data.location == "chunks":
-                data.sums(read_nothing)
+                data.sums(zero_for_block)
     return prepared
 
 
@@ -673,7 +673,7 @@ def delete_fitted_attributes(estimator: PrivateEstimator) -> None:
         delattr(estimator, name)
 
 
-def read_nothing(block: np.ndarray) -> np.ndarray:
+def zero_for_block(block: np.ndarray) -> np.ndarray:
     """Return a zero for a block of records, whatever they are.
 
     Summed over all blocks it checks, before anything is paid, that each block can be

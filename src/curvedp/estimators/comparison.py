@@ -21,9 +21,9 @@ from curvedp.estimators.frechet_mean import PrivateFrechetMean
 from curvedp.estimators.joint_means import PrivateJointMeans
 from curvedp.estimators.mdm import PrivateMDM
 from curvedp.estimators.shares import (
-    check_counts,
     check_divisible,
     check_ledger_can_pay,
+    check_ledger_unit,
     collect_release_warnings,
     share_of_guarantee,
 )
@@ -208,7 +208,7 @@ def compare_groups(
     if ledger is not None:
         # The ball is charged first and protects a record: a ledger without a unit would
         # take that one, and then refuse the test.
-        check_counts(ledger, unit, "comparison")
+        check_ledger_unit(ledger, unit, "comparison")
     check_ledger_can_pay(ledger, guarantee, unit, "comparison")
     check_payer(ledger, label)
     with quiet_about_records():
@@ -323,7 +323,7 @@ def compare_pairs(
     divisible = check_divisible(guarantee, "comparison of pairs")
     unit = PrivacyUnit.PERSON
     if ledger is not None:
-        check_counts(ledger, unit, "comparison of pairs")
+        check_ledger_unit(ledger, unit, "comparison of pairs")
     check_ledger_can_pay(ledger, divisible, unit, "comparison of pairs")
     check_payer(ledger, label)
 
@@ -398,7 +398,7 @@ def _check_all_parts_of_pairs(
     PairedDistance(manifold, *public_ball(manifold, center, 1.0), sizes)
     indices = index_persons([persons, persons], sizes, is_paired=True)
     n_persons = len(np.unique(indices[0]))
-    ball = largest_ball(manifold, radius, center)
+    ball = public_or_outer_ball(manifold, radius, center)
     statistic = PairedDistance(manifold, *ball, [n_persons, n_persons])
     PermutationMechanism.calibrate(statistic, guarantee).at_level(level, permutations)
     space = Product(manifold, manifold)
@@ -541,7 +541,7 @@ def _ball_of_pairs(manifold: Manifold, joint: PrivateJointMeans) -> Ball:
     return Ball(midpoint, min(radius, default_outer_radius(manifold, None)))
 
 
-def largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
+def public_or_outer_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
     """Return the public ball, or the outer ball that contains every ball of a search.
 
     Parameters
@@ -559,7 +559,7 @@ def largest_ball(manifold: Manifold, radius: float | str, center: Any) -> Ball:
     return public_ball(manifold, center, radius)
 
 
-def test_sentence(test: PermutationTest, names: Sequence[str]) -> str:
+def describe_test(test: PermutationTest, names: Sequence[str]) -> str:
     """Return the result of a test of groups in words.
 
     The command line and the studio print it.
@@ -681,7 +681,7 @@ def _check_all_parts(
         sizes = [len(np.unique(index)) for index in persons]
         # `PrivateMDM` will read the ids of all samples together.
         encode_persons(list(chain.from_iterable(groups)), n_records)
-    ball = largest_ball(manifold, radius, center)
+    ball = public_or_outer_ball(manifold, radius, center)
     # `_spread_within` reads the listed numbers of a mean: its logarithm and a square.
     check_can_be_listed(manifold.dim + 1)
     statistic = SamplesDistance(manifold, *ball, sizes)
@@ -829,7 +829,7 @@ def _release_comparison(
     )
 
 
-def share_of_test(*, is_private: bool) -> float:
+def budget_share_of_test(*, is_private: bool) -> float:
     """Return the fraction of μ² that the test of a comparison takes.
 
     The rest is for the means and, if it is found, for the ball.

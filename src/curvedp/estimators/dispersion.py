@@ -109,4 +109,4 @@ class PrivateDispersion(BallEstimator):
         self.estimated_deviation_ = None
         if self.estimated_variance_ is not None:
             self.estimated_deviation_ = sqrt(self.estimated_variance_)
-        return self._warn_of_oddities()
+        return self._warn_after_release()

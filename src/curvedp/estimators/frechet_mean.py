@@ -123,7 +123,7 @@ class PrivateFrechetMean(BallEstimator):
             FrechetMean, SearchedMean, ClippedSum, records, records.n
         )
         self.location_ = self._release_one(chosen, records, "location", privacy_unit)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     @property
     def predicted_error_(self) -> float:

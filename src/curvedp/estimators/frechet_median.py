@@ -125,4 +125,4 @@ class PrivateFrechetMedian(BallEstimator):
         self.location_ = release.value
         self.certificate_ = release.certificate
         self.ball_ = statistic.outer_ball
-        return self._warn_of_oddities()
+        return self._warn_after_release()

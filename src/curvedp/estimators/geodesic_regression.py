@@ -189,7 +189,7 @@ class PrivateGeodesicRegression(PrivateEstimator):
                 ReleaseWarning,
                 stacklevel=2,
             )
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _set_geodesic(self, middle: np.ndarray, velocities: np.ndarray) -> bool:
         """Set `footpoint_` and `velocity_` from the released geodesic.

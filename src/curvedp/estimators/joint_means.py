@@ -170,7 +170,7 @@ class PrivateJointMeans(ScoringClassifier, BallEstimator):
         delete_fitted_attributes(self)
         # `joint` is an estimator of this package, so its private names may be read.
         self._published = joint._published  # noqa: SLF001
-        self._texts_before_paying = joint._texts_before_paying  # noqa: SLF001
+        self._warnings_before_paying = joint._warnings_before_paying  # noqa: SLF001
         self._joint = joint
         self.manifold_ = self.manifold
         self.ball_ = joint.ball_

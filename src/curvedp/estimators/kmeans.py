@@ -210,7 +210,7 @@ class PrivateKMeans(PrivateTransformer):
         self.dispersion_errors_ = clustering.dispersion_errors
         self.n_clusters_ = len(clustering.centers)
         self.n_components_ = len(clustering.directions)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _load_data(self, X: Any, groups: Any) -> tuple[ClusterData, int, ProtectedUnit]:
         """Return the records with their weights, their number, and the unit of privacy.
@@ -381,7 +381,7 @@ class PrivateKMeans(PrivateTransformer):
             without noise, so it is as private as they are.
         """
         check_is_fitted(self)
-        nearest = partial(_nearest, self.manifold_, self.cluster_centers_)
+        nearest = partial(_nearest_center, self.manifold_, self.cluster_centers_)
         return map_records(nearest, X, self.manifold_.point_shape, (), np.int64)
 
     def transform(self, X: Any) -> Any:
@@ -424,7 +424,9 @@ class PrivateKMeans(PrivateTransformer):
             return -float(np.mean(nearest**2))
 
 
-def _nearest(manifold: Manifold, centers: np.ndarray, records: Any) -> np.ndarray:
+def _nearest_center(
+    manifold: Manifold, centers: np.ndarray, records: Any
+) -> np.ndarray:
     """Return the index of the center nearest to each record; the first one of a tie.
 
     Parameters

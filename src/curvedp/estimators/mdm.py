@@ -23,7 +23,7 @@ from curvedp.estimators.base import (
     PendingRelease,
     PrivateTransformer,
     delete_fitted_attributes,
-    read_nothing,
+    zero_for_block,
 )
 from curvedp.estimators.prototypes import PrivatePrototypes
 from curvedp.estimators.reduced_mdm import ClassPatterns, PrivateReducedMDM
@@ -233,16 +233,16 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             reduced = self._make_reduced_model(self.reduce)
             reduced._fit_reduced(ReducedMeans, X, y, groups, reduced.radius)
             self._copy_fit(reduced)
-        elif self._takes_prototypes(X):
+        elif self._uses_prototypes(X):
             prototypes = self._make_prototype_model()
             prototypes._fit_prototypes(X, y, groups)
             self._copy_fit(prototypes)
         else:
             self._fit_means(X, y, groups)
             self._joint_model = None
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
-    def _takes_prototypes(self, X: Any) -> bool:
+    def _uses_prototypes(self, X: Any) -> bool:
         """Return whether `fit` delegates to `PrivatePrototypes`, one release of all classes.
 
         The answer depends on public parameters and on where the records are stored, never
@@ -419,7 +419,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         delete_fitted_attributes(self)
         self._joint_model = model
         self._published = model._published
-        self._texts_before_paying = model._texts_before_paying
+        self._warnings_before_paying = model._warnings_before_paying
         self.manifold_ = model.manifold_
         self.classes_ = model.classes_
         self.means_ = model.means_
@@ -651,7 +651,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
             Releases of disjoint sets of records, which cost as much as one.
         """
         titles = [
-            f"{self.metric} of {self._part_name} {_printable(label)}"
+            f"{self.metric} of {self._part_name} {_printable_label(label)}"
             for label in labels.classes
         ]
         statistic: Any = chosen[0].mechanism.statistic
@@ -706,7 +706,7 @@ class PrivateMDM(PrivateTransformer, ScoringClassifier, BallEstimator):
         search = SharedSearch()
         all_records = statistic.collect_records(records)
         # Records that cannot be read fail here, before anything is paid.
-        all_records.sums(read_nothing)
+        all_records.sums(zero_for_block)
         pending = []
         for code, title in enumerate(titles):
             mechanism, choice = chosen[code]
@@ -905,7 +905,7 @@ def _labels_of_persons(y: Any, person_index: np.ndarray) -> np.ndarray:
     return np.asarray(labels.classes[class_of_person])
 
 
-def _printable(label: Any) -> str:
+def _printable_label(label: Any) -> str:
     """Return a label as one line of text; characters that cannot be printed become "?".
 
     Titles of releases contain labels.

@@ -174,7 +174,7 @@ class PrivatePCA(PrivateTransformer):
         features = _count_features(X, self.features, min_records=min_records)
         records = open_records(X, (features,), min_records=min_records)
         n_components = self._check_n_components(features)
-        is_one_shot = self._takes_one_shot(X, features)
+        is_one_shot = self._uses_one_shot(X, features)
         if not is_one_shot and (self._n_is_private or groups is not None):
             raise ParameterError(
                 "is for replacing one record; one-shot knows persons and private n",
@@ -201,7 +201,7 @@ class PrivatePCA(PrivateTransformer):
             self.components_ = np.atleast_2d(release.value.T)
             self.method_ = "dp-rgd"
         self.certificate_ = release.certificate
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _check_radius(self) -> float:
         """Return the public bound on the length of a record.
@@ -246,7 +246,7 @@ class PrivatePCA(PrivateTransformer):
             )
         return n_components
 
-    def _takes_one_shot(self, X: Any, features: int) -> bool:
+    def _uses_one_shot(self, X: Any, features: int) -> bool:
         """Return whether the method is "one-shot", by choice or automatically.
 
         "auto" takes it for few features, whose second moment has few entries, and for

@@ -149,7 +149,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         """
         self._validate_params()
         self._fit_prototypes(X, y, groups)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _fit_prototypes(self, X: Any, y: Any, groups: Any) -> None:
         """Charge the ledger, release all prototypes, and set the fitted attributes.
@@ -337,7 +337,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
             Rows of length at most 1.
         """
         with np.errstate(all="ignore"):  # no warnings about records that are not points
-            points = self._statistic.to_points(records)
+            points = self._statistic.clip_to_canonical_ball(records)
             return self._statistic.to_unit_logs(self.classifier_.ball, points)
 
 

@@ -280,7 +280,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
                 dispersions = self._release_dispersions(X, domains, persons, means)
         self._copy_releases(means, dispersions)
         issue_warnings(warning_texts)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _validate_recenter_params(self) -> None:
         """Refuse a space that cannot be recentered, and unusable parameters.
@@ -392,7 +392,7 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
             source=self.source,
             outer_radius=self.outer_radius,
         )
-        balls = [_ball_of(certificate) for certificate in means.certificates_]
+        balls = [_ball_of_mean(certificate) for certificate in means.certificates_]
         if self._searches_ball:
             balls = [
                 Ball(ball.center, _dispersion_radius(self.manifold, ball.radius))
@@ -422,20 +422,20 @@ class PrivateRecenter(TransformerMixin, BallEstimator):
         self.scales_: dict[Any, float] = {}
         self.target_domain_ = self.target_domain
         if self.target_domain == "":
-            self.target_domain_ = None if self._takes_new_domains else domains[-1]
+            self.target_domain_ = None if self._accepts_new_domains else domains[-1]
         self.new_domain_ = self.new_domain
         self.final_dispersion_ = self.final_dispersion
 
         self._published = list(means._published)
-        self._texts_before_paying = list(means._texts_before_paying)
+        self._warnings_before_paying = list(means._warnings_before_paying)
         if dispersions is not None:
             self.scales_ = dict(zip(domains, dispersions.dispersions_, strict=True))
             self._published += dispersions._published
-            self._texts_before_paying += dispersions._texts_before_paying
+            self._warnings_before_paying += dispersions._warnings_before_paying
         self.certificates_ = [release.certificate for release in self._published]
 
     @property
-    def _takes_new_domains(self) -> bool:
+    def _accepts_new_domains(self) -> bool:
         """Return whether records of a new domain are recentered at their own mean."""
         return self.new_domain == "own-mean"
 
@@ -731,7 +731,7 @@ def _recenter_from(
         for domain, release in zip(domains, dispersions, strict=False)
     }
     model._published = releases
-    model._texts_before_paying = []
+    model._warnings_before_paying = []
     return model
 
 
@@ -815,7 +815,7 @@ class _DomainDispersions(BallEstimator):
         return self
 
 
-def _ball_of(certificate: Certificate) -> Ball:
+def _ball_of_mean(certificate: Certificate) -> Ball:
     """Return the public ball of a released mean, given or found privately.
 
     Parameters

@@ -161,7 +161,7 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         self._validate_params()
         _validate.choice("features", self.features, FEATURES)
         self._fit_reduced(ReducedMeans, X, y, groups, self.radius)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     @property
     def mean_matrices_(self) -> np.ndarray:
@@ -172,7 +172,7 @@ class PrivateReducedMDM(PrivateTransformer, ReducedClassifier):
         mean. Records were divided by their trace before. This is post-processing.
         """
         check_is_fitted(self)
-        return self.classifier_.reduction.matrices_of(self.means_)
+        return self.classifier_.reduction.from_features(self.means_)
 
     def channel_means(self) -> np.ndarray:
         """Return the class means in the channels of the records, of rank k.

@@ -133,7 +133,7 @@ def check_ledger_can_pay(
     if ledger is None:
         return
     if ledger.unit is not None:
-        check_counts(ledger, unit, release_name)
+        check_ledger_unit(ledger, unit, release_name)
     remaining = ledger.remaining
     # The tolerance is for rounding in the sum of earlier charges.
     needed_mu = guarantee.mu * (1 - 1e-12)
@@ -145,7 +145,7 @@ def check_ledger_can_pay(
         )
 
 
-def check_counts(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
+def check_ledger_unit(ledger: Ledger, unit: PrivacyUnit, release_name: str) -> None:
     """Refuse a ledger that does not count for exactly this unit.
 
     A unit is a record or a person. Budgets for different units cannot be added up.

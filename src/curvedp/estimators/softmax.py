@@ -35,7 +35,7 @@ from curvedp.records.persons import encode_persons
 from curvedp.statistics.reduced_classes import (
     LinearClassifier,
     ReducedClasses,
-    longest_features,
+    default_feature_bound,
 )
 
 
@@ -285,7 +285,7 @@ class ReducedClassifier(ScoringClassifier):
         n = loaded.n
 
         if max_feature_length is None:
-            max_feature_length = longest_features(self.features, self.reduce)
+            max_feature_length = default_feature_bound(self.features, self.reduce)
         statistic = ReducedClasses(
             self.manifold,
             self.reduce,
@@ -435,4 +435,4 @@ class PrivateSoftmax(ReducedClassifier):
         """
         self._validate_params()
         self._fit_reduced(ReducedSoftmax, X, y, groups)
-        return self._warn_of_oddities()
+        return self._warn_after_release()

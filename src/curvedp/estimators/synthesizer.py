@@ -1,7 +1,7 @@
-"""Synthetic records on a manifold, drawn from one private release.
-The release is a law on the manifold (`ReleasedPopulation`). Drawing from it costs no
-privacy, however many records are drawn; docs/howto/synthetic-records.md says what such
-a file is good for.
+"""Synthetic records on a manifold, drawn from one private release. The release is a
+distribution on the manifold (`ReleasedPopulation`). Drawing from it costs no privacy,
+however many records are drawn; docs/howto/synthetic-records.md says what such a file is
+good for.
 """
 
 import warnings
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class PrivateSynthesizer(PrivateEstimator):
-    """A generator of synthetic records that follow a privately released law.
+    """A generator of synthetic records that follow a privately released distribution.
 
     `fit` makes one release under one guarantee, with one certificate. `sample` draws as
     many records as wanted from it; they lie on the manifold, in the ball.
@@ -59,11 +59,11 @@ class PrivateSynthesizer(PrivateEstimator):
     manifold : Manifold
         The manifold of the records.
     model : {"auto", "wrapped-gaussian", "mixture", "tree"}
-        "wrapped-gaussian" is one normal law of logarithms at a private base point, for
-        each class; "mixture" several of them, in private clusters; "tree" corrects a
-        normal law by noisy counts in cells that are halved where records are, for
-        dimension up to about six. "auto" takes the model with the smallest predicted
-        error.
+        "wrapped-gaussian" is one normal distribution of logarithms at a private base
+        point, for each class; "mixture" several of them, in private clusters; "tree"
+        corrects a normal distribution by noisy counts in cells that are halved where
+        records are, for dimension up to about six. "auto" takes the model with the
+        smallest predicted error.
     radius : float or "private"
         The radius of the public ball that holds the records; with "private" a ball is
         found privately.
@@ -92,7 +92,7 @@ class PrivateSynthesizer(PrivateEstimator):
     Attributes
     ----------
     population_ : ReleasedPopulation
-        The released law.
+        The released distribution.
     model_ : str
         The model that was taken.
     classes_ : ndarray or None
@@ -142,7 +142,7 @@ class PrivateSynthesizer(PrivateEstimator):
     def fit(
         self, X: Any, y: Any = None, groups: Any = None, column: Any = None
     ) -> Self:
-        """Release a law of the records, and charge it to the ledger.
+        """Release a distribution of the records, and charge it to the ledger.
 
         Parameters
         ----------
@@ -185,12 +185,12 @@ class PrivateSynthesizer(PrivateEstimator):
         # From the certificate, so that it repeats bit for bit from the file of it.
         self.population_: ReleasedPopulation = release.value
         if release.certificate.release["integers"] is not None:
-            self.population_ = population_of(release.certificate)
+            self.population_ = population_from_certificate(release.certificate)
         self.classes_ = classes
         final: Any = final_mechanism_of(release.certificate)
         self.model_: str = final.info.option
         self.ball_ = Ball(final.statistic.center, final.statistic.radius)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _load_data(
         self, X: Any, y: Any, groups: Any, column: Any
@@ -423,7 +423,7 @@ class PrivateSynthesizer(PrivateEstimator):
 
     @property
     def releases(self) -> list[ReleasedValue]:
-        """Return the released law as a table with a row for each cell.
+        """Return the released distribution as a table with a row for each cell.
 
         The columns are the share of the records, the class, and the lower and upper
         corner of the cell.
@@ -462,7 +462,7 @@ class PrivateSynthesizer(PrivateEstimator):
 
     @property
     def public_base_(self) -> np.ndarray:
-        """Return the released point at which the law's logarithms are taken."""
+        """Return the released point at which logarithms of records are taken."""
         check_is_fitted(self)
         return base_of(self.population_)
 
@@ -498,12 +498,12 @@ class PrivateSynthesizer(PrivateEstimator):
 
 
 def base_of(population: ReleasedPopulation) -> np.ndarray:
-    """Return the released point at which a law's logarithms are taken.
+    """Return the released point at which a distribution's logarithms are taken.
 
     Parameters
     ----------
     population : ReleasedPopulation
-        The released law.
+        The released distribution.
 
     Returns
     -------
@@ -515,8 +515,8 @@ def base_of(population: ReleasedPopulation) -> np.ndarray:
     return np.asarray(move_from_origin(chart.manifold, center, chart.base))
 
 
-def population_of(certificate: Certificate) -> ReleasedPopulation:
-    """Return the released law that a certificate's integers lead to.
+def population_from_certificate(certificate: Certificate) -> ReleasedPopulation:
+    """Return the released distribution that a certificate's integers lead to.
 
     Parameters
     ----------
@@ -535,7 +535,7 @@ def population_of(certificate: Certificate) -> ReleasedPopulation:
     >>> from curvedp.geometry import Euclidean
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
     >>> fitted = PrivateSynthesizer(Euclidean(2), radius=5.0).fit(X)
-    >>> points = population_of(fitted.certificate_).sample(9, np.random.default_rng(1))
+    >>> points = population_from_certificate(fitted.certificate_).sample(9, np.random.default_rng(1))
     >>> bool(np.all(points.points == fitted.sample(9, rng=1)))
     True
     """

@@ -216,7 +216,7 @@ class PrivateTangentPCA(PrivateTransformer, BallEstimator):
         if n_components is None:
             n_components = max(1, spectrum.n_above_noise)
         self._set_components(spectrum, n_components)
-        return self._warn_of_oddities()
+        return self._warn_after_release()
 
     def _set_components(self, spectrum: Spectrum, n_components: int) -> None:
         """Set the fitted attributes that describe the first principal directions.

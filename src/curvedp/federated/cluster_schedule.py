@@ -37,7 +37,7 @@ from curvedp.mechanisms.staged.cluster_sums import (
     ProjectedChart,
     ProjectedQueries,
 )
-from curvedp.mechanisms.staged.kmeans import KMeansMechanism, NoisyStart, TermsOfSum
+from curvedp.mechanisms.staged.kmeans import KMeansMechanism, NoisyStart, SumParameters
 from curvedp.numerics.arrays import Array
 from curvedp.records.base import open_records
 from curvedp.statistics.clusters import MAX_CLUSTERS, Chart, Clustering, vector_size
@@ -81,14 +81,14 @@ class ClusterStage(NamedTuple):
     ----------
     kind : str
         Its name, as in the transcript of a central release.
-    terms : TermsOfSum
+    terms : SumParameters
         Its share of the budget, its sensitivity, and the unit of released integers.
     length : int
         The number of entries of its sum.
     """
 
     kind: str
-    terms: TermsOfSum
+    terms: SumParameters
     length: int
 
 
@@ -211,7 +211,7 @@ class _InterruptedKMeans(KMeansMechanism):
             If the sum of this stage has not been released yet.
         """
         is_replaying = self.log.is_replaying
-        terms = self.terms_of_sum(budget, share, sensitivity)
+        terms = self.sum_parameters(budget, share, sensitivity)
         self.log.stages.append(ClusterStage(kind, terms, values.size))
         if not is_replaying:
             raise _SumNotReleased(values)
@@ -405,7 +405,7 @@ class ClusterSchedule(Schedule):
         # Every stage has at least the noise of a sensitivity of 1 and the whole budget.
         self.plan.layers_of(floor((self.plan.scale * 2.0**_EXPONENT) ** 2))
 
-    def shortage(self) -> str | None:
+    def few_records_warning(self) -> str | None:
         """Return a warning if there are too few records for so many clusters, or None."""
         n = self.plan.public_count
         mechanism = self._mechanism_for(n, _StageLog(0))
@@ -732,12 +732,12 @@ class ClusterSchedule(Schedule):
         return [(int(number) + half) >> dropped_bits for number in total]
 
 
-def _released_bits(terms: TermsOfSum) -> int:
+def _released_bits(terms: SumParameters) -> int:
     """Return how many bits of a sum in units of 2^-32 are below the released grid.
 
     Parameters
     ----------
-    terms : TermsOfSum
+    terms : SumParameters
         The terms of a stage. A central release rounds the sum, in its unit, to
         multiples of 2^-g, where g follows from the noise.
     """

@@ -102,13 +102,13 @@ def answer(message: FlowerObject, context: FlowerObject) -> FlowerObject:
     request_text = message.content.config_records["curvedp"]["json"]
     settings_path = str(context.node_config["site"])
 
-    reply, new_state = reply_to(request_text, settings_path, old_state)
+    reply, new_state = answer_text(request_text, settings_path, old_state)
     if new_state is not None:
         context.state.config_records["curvedp"] = ConfigRecord({"state": new_state})
-    return Reply(_pack_json(reply), reply_to=message)
+    return Reply(_pack_json(reply), answer_text=message)
 
 
-def reply_to(
+def answer_text(
     text: Any, settings: str, state_text: str | None
 ) -> tuple[dict[str, Any], str | None]:
     """Answer one request at a site, without ever raising an exception.
@@ -290,7 +290,7 @@ def main(grid: FlowerObject, context: FlowerObject) -> None:
     settings = context.run_config
     plan_text = Path(str(settings["plan"])).read_text(encoding="utf-8")
     plan = Plan.from_dict(json.loads(plan_text))
-    carrier = _Carrier(grid, plan, float(settings["timeout"]))
+    carrier = _GridTransport(grid, plan, float(settings["timeout"]))
     try:
         output = _release_to_dict(coordinate(plan, carrier.ask))
     except FederationRefused as error:
@@ -348,7 +348,7 @@ def _value_to_json(value: Any) -> Any:
     return value.tolist()
 
 
-class _Carrier:
+class _GridTransport:
     """Carries the server's requests to the sites over Flower's grid.
 
     It polls often: Flower's own `send_and_receive` sleeps three seconds at a time.

@@ -66,7 +66,7 @@ from curvedp.federated.session import (
     derive_key,
     keystream,
     mask_words,
-    public_half,
+    public_key_of,
     split_secret,
 )
 from curvedp.signing import key_of, signature
@@ -343,7 +343,7 @@ class Party:
             The session's identifier, the site's index, all "keys" in one string of
             hexadecimal digits, and the signature.
         """
-        keys = [public_half(self._secret(b"channel"))]
+        keys = [public_key_of(self._secret(b"channel"))]
         for round in range(self.session.rounds):
             for place, secret in enumerate(self._secrets_of_round(round)):
                 keys.append(commitment_to(place, secret))

@@ -16,7 +16,7 @@ from curvedp.federated.session import (
     agree_on_secret,
     derive_key,
     mask_words,
-    public_half,
+    public_key_of,
 )
 from curvedp.signing import digest, is_signed
 
@@ -187,7 +187,7 @@ def commitment_to(place: int, secret: bytes) -> str:
         64 hexadecimal digits.
     """
     if place == PAIR_KEY:
-        return public_half(secret)
+        return public_key_of(secret)
     return hashlib.sha256(b"curvedp-commitment/1" + secret).hexdigest()
 
 

@@ -280,9 +280,9 @@ def _modulo_word(values: Sequence[int]) -> np.ndarray:
 def discrete_gaussian(v: Fraction, size: int, source: Source) -> list[int]:
     """Draw independent, exact discrete Gaussian integers.
 
-    The law N_Z(v) has mass ∝ e^{−y²/(2v)} at the integers y. Algorithm 3 of Canonne,
-    Kamath & Steinke (2020): with t = ⌊√v⌋ + 1, a draw y of the discrete Laplace law of
-    scale t is accepted with probability e^{−(|y| − v/t)²/(2v)}.
+    The distribution N_Z(v) has mass ∝ e^{−y²/(2v)} at the integers y. Algorithm 3 of
+    Canonne, Kamath & Steinke (2020): with t = ⌊√v⌋ + 1, a draw y of the discrete
+    Laplace distribution of scale t is accepted with probability e^{−(|y| − v/t)²/(2v)}.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ from curvedp.mechanisms.staged.scale_search import (
     Bins,
     edge_weights_of_factor,
     half_bin_count,
-    likeliest_bin,
+    likeliest_position,
     point_or_fallback,
     rescale_factor,
 )
@@ -346,7 +346,7 @@ class FirstCenter(Question):
             else:
                 # Undo the division by √2 that bounds the rows (`_factor_rows`).
                 counts = sqrt(2) * sums
-                bin_index = likeliest_bin(counts, sqrt(2) * noise, n, "gaussian")
+                bin_index = likeliest_position(counts, sqrt(2) * noise, n, "gaussian")
                 log_scale = _BIN_WIDTH * float(bin_index)
                 center = rescale_factor(manifold, center, index, log_scale)
         return state._replace(point=center, center=center).to_row()

@@ -417,16 +417,16 @@ def coordinate(plan: Plan, ask: Ask) -> FederatedRelease:
     ((2,), 3)
     """
     warn_experimental()
-    shortage = plan.schedule.shortage()
-    if shortage is not None:
-        warnings.warn(shortage, ReleaseWarning, stacklevel=2)
+    few_records_warning = plan.schedule.few_records_warning()
+    if few_records_warning is not None:
+        warnings.warn(few_records_warning, ReleaseWarning, stacklevel=2)
     run = _Run(plan, ask)
     release = _release_run(plan, run)
     signatures = run.signatures(release.certificate)
     return FederatedRelease(release.value, release.certificate, signatures, run.rounds)
 
 
-def certificate_of(plan: Plan, rounds: list[Round]) -> Certificate:
+def build_certificate(plan: Plan, rounds: list[Round]) -> Certificate:
     """Return the certificate that follows from a plan and its noisy sums.
 
     No noise is drawn. A site calls this to compare the server's certificate with its

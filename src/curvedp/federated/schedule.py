@@ -105,7 +105,7 @@ class Schedule(ABC):
     def check(self) -> None:
         """Raise `ParameterError` if the noise of a round cannot be drawn or added up."""
 
-    def shortage(self) -> str | None:
+    def few_records_warning(self) -> str | None:
         """Return why the released value will be mostly noise, or None if it need not be.
 
         It follows from the plan alone.

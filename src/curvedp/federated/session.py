@@ -166,7 +166,7 @@ def agree_on_secret(secret: bytes, public: str) -> bytes:
     return X25519PrivateKey.from_private_bytes(secret).exchange(public_key_of_other)
 
 
-def public_half(secret: bytes) -> str:
+def public_key_of(secret: bytes) -> str:
     """Return the public key (X25519) that belongs to a private key.
 
     Parameters

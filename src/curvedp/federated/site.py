@@ -21,7 +21,11 @@ from curvedp.federated.experimental import warn_experimental
 from curvedp.federated.masking import Party, Request
 from curvedp.federated.noise import site_noise
 from curvedp.federated.plan import Plan
-from curvedp.federated.release import FederatedMechanism, certificate_of, hash_question
+from curvedp.federated.release import (
+    FederatedMechanism,
+    build_certificate,
+    hash_question,
+)
 from curvedp.federated.schedule import Round, RoundTerms
 from curvedp.ledger import Ledger
 from curvedp.randomness import Source
@@ -232,7 +236,7 @@ class Site(Party):
         *earlier, round_terms = self.plan.schedule.read_questions(round, request["at"])
         self._check_earlier_rounds(earlier)
         question_hash = hash_question(round_terms)
-        self._pay()
+        self._charge_ledger()
 
         with quiet_about_records():
             site_sum = self.plan.schedule.site_sum(round_terms, self._class_rows)
@@ -280,7 +284,7 @@ class Site(Party):
         seed = self.seed(round_terms.index)
         return site_noise(round_terms.layers, seed, round_terms.length, self._source)
 
-    def _pay(self) -> None:
+    def _charge_ledger(self) -> None:
         """Charge the ledger for the whole release, unless that was done before.
 
         The site's state remembers the payment, so that later rounds cost nothing more.
@@ -401,7 +405,7 @@ class Site(Party):
         if installed_software()["curvedp"] != self.plan.software:
             # Another version of the software might write another certificate.
             return False
-        own_record = certificate_of(self.plan, rounds).to_dict()
+        own_record = build_certificate(self.plan, rounds).to_dict()
         stated_record = certificate.to_dict()
         for record in (own_record, stated_record):
             del record["created"], record["sha256"]

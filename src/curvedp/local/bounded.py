@@ -162,7 +162,7 @@ class BoundedNoise(LocalMechanism):
 
     @property
     def report_slack(self) -> float:
-        """Bound of the total variation between one drawn report and its exact law.
+        """Bound of the total variation between one drawn report and an exact one.
 
         The random bits of the system are nearly uniform, with a known distance for each
         block. A draw is permitted a public number of bytes (else nothing is released),

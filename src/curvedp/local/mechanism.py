@@ -53,7 +53,7 @@ class LocalMechanism(ABC):
     @property
     @abstractmethod
     def report_slack(self) -> float:
-        """Bound of the total variation between a drawn report and its ideal law.
+        """Bound of the total variation between a drawn report and an ideal one.
 
         It depends on public numbers alone. A draw that would exceed it is not released
         (`curvedp.randomness.csprng.Allowance`).

@@ -42,7 +42,8 @@ _LARGEST_LEVEL = 1 - 1e-12
 class _Law(Protocol):
     """The distance from record to report, under density ∝ e^(−distance/scale).
 
-    The law is the same about every record. Distances are in the manifold's own unit.
+    The distribution is the same about every record. Distances are in the manifold's own
+    unit.
     """
 
     @property
@@ -61,7 +62,7 @@ class _Law(Protocol):
 
 
 class MetricLaplace(LocalMechanism):
-    """Report a nearby point: the exact Laplace law of a homogeneous space.
+    """Report a nearby point: the exact Laplace distribution of a homogeneous space.
 
     Theorem N1 (docs/theory/local.md). On a homogeneous space the integral
     Z = ∫ e^{−ε·d(x, y)} dy does not depend on x. So the densities of the reports of two
@@ -75,10 +76,10 @@ class MetricLaplace(LocalMechanism):
     Parameters
     ----------
     manifold : Manifold or Earth
-        Where the records live: a homogeneous space with an exact Laplace law (spheres,
-        rotations of the plane and of three-space, hyperbolic and Euclidean spaces,
-        lines, planar shapes, affine-invariant SPD matrices), or a torus of one or two
-        angles.
+        Where the records live: a homogeneous space with an exact Laplace distribution
+        (spheres, rotations of the plane and of three-space, hyperbolic and Euclidean
+        spaces, lines, planar shapes, affine-invariant SPD matrices), or a torus of one
+        or two angles.
     epsilon : float
         ε per unit of distance: per kilometer on `Earth()`, per radian on a sphere.
     public_point : array, optional
@@ -99,9 +100,11 @@ class MetricLaplace(LocalMechanism):
     Raises
     ------
     NotIntegrable
-        If ε is too small for the law to exist, on a space of negative curvature.
+        If ε is too small for the distribution to exist, on a space of negative
+        curvature.
     ParameterError
-        If the space has no exact Laplace law, or if the report would be mostly noise.
+        If the space has no exact Laplace distribution, or if the report would be mostly
+        noise.
 
     Examples
     --------
@@ -250,7 +253,7 @@ class MetricLaplace(LocalMechanism):
 
     @property
     def report_slack(self) -> float:
-        """Bound of the total variation between one drawn report and its exact law.
+        """Bound of the total variation between one drawn report and an exact one.
 
         It is 2^-100, or more on matrices, where a draw takes many trials and so many
         random bytes.
@@ -299,7 +302,7 @@ class MetricLaplace(LocalMechanism):
     def simulate_points(
         self, points: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        """Return reports with the same law, drawn in floats. NOT private.
+        """Return reports with the same distribution, drawn in floats. NOT private.
 
         Parameters
         ----------
@@ -341,8 +344,8 @@ class MetricLaplace(LocalMechanism):
     def _refuse_noise(self) -> None:
         """Raise if reports on a sphere of high dimension would be mostly noise.
 
-        There nearly all of a wide Laplace law lies at 90° from its record, as a random
-        direction does. `insist` lets a caller have it all the same.
+        There nearly all of a wide Laplace distribution lies at 90° from its record, as
+        a random direction does. `insist` lets a caller have it all the same.
         """
         manifold = self.space.manifold
         is_high = isinstance(manifold, Sphere) and manifold.dim >= HIGH_DIMENSION
@@ -360,7 +363,7 @@ class MetricLaplace(LocalMechanism):
 
 
 def _laplace_law(manifold: Manifold, scale: float) -> _Law:
-    """Return the Laplace law of a space, or raise where no exact draw is known.
+    """Return a space's Laplace distribution, or raise where no exact draw is known.
 
     Parameters
     ----------
@@ -373,7 +376,8 @@ def _laplace_law(manifold: Manifold, scale: float) -> _Law:
     Raises
     ------
     ParameterError
-        If the space is not homogeneous, or its Laplace law cannot be drawn exactly.
+        If the space is not homogeneous, or its Laplace distribution cannot be drawn
+        exactly.
     """
     if isinstance(manifold, Torus):
         return TorusLaplace(manifold.dim, scale)

@@ -109,9 +109,9 @@ def certified_epsilon(dim: int, parameters: CapParameters) -> float:
 def mean_length(dim: int, parameters: CapParameters) -> float:
     """Return the mean length m = E⟨V, v⟩ of a report V about the record v.
 
-    Reports are divided by m, so that their mean is unbiased. With W the first coordinate
-    of a uniform unit vector, p the probability of a report in the cap W ≥ γ, and A that
-    of the cap under the uniform law,
+    Reports are divided by m, so that their mean is unbiased. With W the first
+    coordinate of a uniform unit vector, p the probability of a report in the cap W ≥ γ,
+    and A that of the cap under the uniform distribution,
 
         m = T·(p/A − (1 − p)/(1 − A)),
         T = E[W; W ≥ γ] = Γ(d/2)/(2√π·Γ((d + 1)/2))·(1 − γ²)^{(d−1)/2}.
@@ -321,7 +321,7 @@ class PrivUnit(LocalMechanism):
 
     @property
     def report_slack(self) -> float:
-        """Bound of the total variation between one drawn report and its exact law.
+        """Bound of the total variation between one drawn report and an exact one.
 
         It is 2^-100 for up to 4096 coordinates, and grows in proportion beyond.
         """
@@ -365,7 +365,7 @@ class PrivUnit(LocalMechanism):
     def simulate_points(
         self, points: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        """Return reports with the same law, drawn in floats. NOT private.
+        """Return reports with the same distribution, drawn in floats. NOT private.
 
         The inner product of record and report is drawn by inverting its distribution
         function, and the direction across the record is uniform.

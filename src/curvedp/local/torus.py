@@ -1,6 +1,6 @@
-"""The Laplace law of the flat torus, drawn exactly.
-On a torus of unit circles the shortest way from x to y is y − x with each angle taken
-to (−π, π]. So the law with density ∝ e^{−ε·d(x, y)} is the Laplace law of Euclidean
+"""The Laplace distribution of the flat torus, drawn exactly. On a torus of unit circles
+the shortest way from x to y is y − x with each angle taken to (−π, π]. So the
+distribution with density ∝ e^{−ε·d(x, y)} is the Laplace distribution of Euclidean
 space, restricted to the cube (−π, π)^d and wrapped around. Here it is drawn and
 integrated in one and two dimensions.
 """
@@ -46,7 +46,7 @@ class TorusLaplace:
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse dimensions in which the law is not integrated here."""
+        """Refuse dimensions in which the distribution is not integrated here."""
         if self.dim not in (1, 2):
             raise ParameterError(
                 f"a Laplace law is known here on Torus(1) and Torus(2), not on "
@@ -307,7 +307,7 @@ class TorusLaplace:
         steps : array, shape (n, dim)
             The displacements.
         is_accepted : array of bool, shape (n,)
-            Which of them are draws of the law.
+            Which of them are draws of the distribution.
         """
         if self._is_wide:
             # Uniform in the cube, accepted with the probability e^{−length/σ}.
@@ -403,7 +403,7 @@ class TorusLaplace:
         """Draw a Euclidean Laplace displacement until it lies in the cube (−π, π)^d.
 
         In the cube it is the shortest way on the torus, so that restricting it there
-        gives the Laplace law of the torus.
+        gives the Laplace distribution of the torus.
 
         Parameters
         ----------
@@ -424,7 +424,7 @@ class TorusLaplace:
         """Draw a uniform displacement until it is accepted.
 
         Acceptance has the probability e^{−length/σ}, decided with certainty: rejection
-        sampling of the Laplace law on the cube.
+        sampling of the Laplace distribution on the cube.
 
         Parameters
         ----------
@@ -490,7 +490,7 @@ class _PolarStep:
 
 @dataclass(frozen=True)
 class _CubeStep:
-    """A uniform displacement in the cube (−π, π)^d, proposed for a Laplace law.
+    """A uniform displacement in the cube (−π, π)^d, proposed for Laplace noise.
 
     Parameters
     ----------
@@ -499,7 +499,7 @@ class _CubeStep:
     dim : int
         The number d of angles.
     scale : float
-        The scale σ of the Laplace law, on which acceptance depends.
+        The scale σ of the Laplace distribution, on which acceptance depends.
     """
 
     uniforms: LazyUniforms

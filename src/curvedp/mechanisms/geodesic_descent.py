@@ -365,7 +365,7 @@ class BundleDescentMechanism(
         return self.post_process(self._newton_refine(average, final))
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the linearization that a certificate recorded, with its noise law.
+        """Return the recorded linearization of a certificate, with its noise distribution.
 
         A confidence region for the geodesic follows from it. Given the averaged
         geodesic at which the linearization was made, its noise is independent of the

@@ -19,7 +19,11 @@ from curvedp.errors import ParameterError, UnattainableGuarantee
 from curvedp.geometry import Euclidean, Lorentz, Sphere
 from curvedp.geometry.manifold import Manifold
 from curvedp.laws.knorm import LocalLipschitzBounds, TangentBundleBall
-from curvedp.mechanisms.knorm_gradient import KNormMechanism, check_width, draw_knorm
+from curvedp.mechanisms.knorm_gradient import (
+    KNormMechanism,
+    check_domain_width,
+    draw_knorm,
+)
 from curvedp.randomness import Source
 from curvedp.regression import bounds
 from curvedp.regression.bounds import MAX_PREDICTOR, PREDICTOR_UNIT, Domain
@@ -205,7 +209,7 @@ class KNGRegressionMechanism(KNormMechanism, GeodesicMechanism, PredictsError):
         bundle = TangentBundleBall(
             self.manifold, self.statistic.ball.center, domain.radius, domain.speed
         )
-        check_width(bundle, self.scale)
+        check_domain_width(bundle, self.scale)
 
     @classmethod
     def gradient_sensitivity(cls, statistic: GeodesicLine) -> float:

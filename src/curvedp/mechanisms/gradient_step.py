@@ -8,7 +8,7 @@ convexity limit enters. Its bias is of second order in the distance from the cen
 the mean.
 
 Gaussian noise releases the mean squared length of the logarithms as well, at no cost
-(`_with_square`). Error bars for the population follow from it. Where curvature is
+(`_append_squares`). Error bars for the population follow from it. Where curvature is
 positive and alike along all geodesics, so does the Hessian of ½·mean d² along the step,
 by which the step is divided: without the division a step on a sphere falls short by the
 share that the Hessian is below 1, nearly a half where records are 60° from their mean.
@@ -467,7 +467,7 @@ class GradientMechanism(
             self.manifold, self.center, self.radius, records, timed=False
         )
         if self.divides_by_hessian:
-            vectors = _with_square(self.clipping_radius, vectors)
+            vectors = _append_squares(self.clipping_radius, vectors)
         mean = vectors.mean(axis=0)
         noise = simulate_noise(rng, self.noise_kind, (size, mean.size))
         return self._point_after_step(mean + self.scale * noise)
@@ -499,7 +499,7 @@ class GradientMechanism(
         return np.asarray(self.post_process(point))
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the drawn vector (the mean logarithm plus noise), with its noise law.
+        """Return the noisy mean logarithm of a certificate, with its noise distribution.
 
         Confidence regions for the mean follow from it.
 
@@ -565,12 +565,12 @@ class GradientMechanism(
         """
         return np.asarray(self._point_after_step(vector[None])[0])
 
-    def square_entry(self, mean_square: float) -> float:
+    def entry_of_mean_square(self, mean_square: float) -> float:
         """Return the last entry of a drawn vector that stands for a given mean square.
 
-        `_with_square` appends a·|u|²/r to the logarithm u of a record, with a the
+        `_append_squares` appends a·|u|²/r to the logarithm u of a record, with a the
         `SQUARE_WEIGHT` and r the clipping radius. This is the inverse of
-        `_mean_square_of`.
+        `_mean_square_from_entry`.
 
         Parameters
         ----------
@@ -609,14 +609,14 @@ class GradientMechanism(
             The coordinates of drawn mean logarithms.
         square_entries : array of shape (k, 1)
             The entries drawn with them that stand for the mean squared length of the
-            logarithms, in the unit of `square_entry`.
+            logarithms, in the unit of `entry_of_mean_square`.
 
         Returns
         -------
         array of shape (k, dim)
             The coordinates of the steps.
         """
-        mean_square = self._mean_square_of(square_entries)
+        mean_square = self._mean_square_from_entry(square_entries)
         root_mean_square = np.sqrt(np.clip(mean_square, 0.0, self.clipping_radius**2))
         steps = shrink_rows(logs, self.noise_std)
         step_length = np.linalg.norm(steps, axis=-1, keepdims=True)
@@ -625,13 +625,13 @@ class GradientMechanism(
         longest_step = min(self.radius, self.manifold.injectivity_radius)
         return clip_rows_to(divided, longest_step)
 
-    def _mean_square_of(self, entry: np.ndarray) -> np.ndarray:
+    def _mean_square_from_entry(self, entry: np.ndarray) -> np.ndarray:
         """Return the mean squared length of logarithms that a drawn entry stands for.
 
         Parameters
         ----------
         entry : array
-            Last entries of drawn vectors, in the unit of `square_entry`.
+            Last entries of drawn vectors, in the unit of `entry_of_mean_square`.
         """
         return self.clipping_radius / SQUARE_WEIGHT * entry
 
@@ -654,7 +654,7 @@ def _step_sensitivity(statistic: Any, size: int) -> float:
     return mean_sensitivity(radius, FixedPoint(2 * radius), size, statistic.n)
 
 
-def _with_square(radius: float, vectors: np.ndarray) -> np.ndarray:
+def _append_squares(radius: float, vectors: np.ndarray) -> np.ndarray:
     """Append a·|u|²/r to vectors u of length at most r, a the `SQUARE_WEIGHT`.
 
     Theorem (docs/theory/inference.md, "The mean square costs nothing"). For |u|, |v| ≤
@@ -691,7 +691,7 @@ def _sum_logs(
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
         clipped = clip_rows_to(logs, radius)
         if appends_square:
-            clipped = _with_square(radius, clipped)
+            clipped = _append_squares(radius, clipped)
         return np.asarray(grid.sums(clipped).ravel())
 
 

@@ -320,7 +320,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
 
         It is the mean over the records of a bound on the Hessian of half the squared
         distance. It depends on the records, but affects only the running time of the
-        sampler and not the law of the draw (docs/theory/knorm.md).
+        sampler and not the distribution of the draw (docs/theory/knorm.md).
 
         Parameters
         ----------
@@ -375,7 +375,7 @@ class KNGMechanism(KNormMechanism, SimulatesRelease, SometimesExcluded):
         array of shape (size, *point_shape)
             The points, projected into the public ball.
         """
-        check_width(self.domain, self.scale)
+        check_domain_width(self.domain, self.scale)
         sampler = LipschitzRejectionSampler(
             self.domain,
             self.scale,
@@ -460,9 +460,9 @@ def draw_knorm(
         The drawn point (of a tangent bundle: the point and the velocity), and its
         coordinates as multiples of the grid width.
     """
-    check_width(domain, scale)
+    check_domain_width(domain, scale)
     sampler = LipschitzRejectionSampler(
-        domain, scale, norm, lipschitz, _variates_from(source)
+        domain, scale, norm, lipschitz, _random_number_methods(source)
     )
     grid_width = 2.0 ** -grid_of(scale)
     multiples = np.round(sampler.draw(1) / grid_width)
@@ -472,7 +472,7 @@ def draw_knorm(
     return KNormDraw(points, integers.reshape(multiples.shape))
 
 
-def _variates_from(source: Source) -> SimpleNamespace:
+def _random_number_methods(source: Source) -> SimpleNamespace:
     """Return the three methods of a NumPy generator that the rejection sampler uses.
 
     Parameters
@@ -496,7 +496,7 @@ def _variates_from(source: Source) -> SimpleNamespace:
     )
 
 
-def check_width(domain: GeodesicBall, scale: float) -> None:
+def check_domain_width(domain: GeodesicBall, scale: float) -> None:
     """Refuse a domain that is so wide that rounding errors would distort the density.
 
     Parameters

@@ -259,7 +259,7 @@ class NewtonMechanism(
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for
       ANY records: only the accuracy depends on whether the steps converge;
     - every released number is on the grid 2^-30 (finer for small noise), within total
-      variation distance `slack` of the ideal law.
+      variation distance `slack` of the ideal distribution.
     """
 
     if TYPE_CHECKING:
@@ -668,7 +668,7 @@ class NewtonMechanism(
         return [stages_check]
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the last noisy gradient of a certificate, with the law of its noise.
+        """Return the last noisy gradient of a certificate, with its noise distribution.
 
         Its noise is independent of all earlier steps, so that a confidence region for
         the mean follows from it alone.
@@ -878,7 +878,7 @@ class NewtonMechanism(
         for step in range(self.steps):
             # In the first step all runs are at the center.
             distinct_points = points[:1] if step == 0 else points
-            logs = _LogCache()
+            logs = _LogarithmCache()
             distance = np.asarray(manifold.dist(self.center, points))
             distance = np.minimum(distance, self.radius)
             noise = self.step_noise(step, float(distance[0]))
@@ -889,7 +889,7 @@ class NewtonMechanism(
             first_sensitivity = self.step_sensitivity(step, distance[0])
             gradient_scales = noise.gradient_scale * sensitivities / first_sensitivity
             if self.releases_second_moments and step == self.steps - 1:
-                return self._finish_with_moments(
+                return self._last_step_with_moments(
                     points,
                     distance,
                     populations,
@@ -897,7 +897,7 @@ class NewtonMechanism(
                     gradient_scales,
                     step_noises,
                 )
-            mean_log = self._mean_log(distinct_points, populations, logs)
+            mean_log = self._mean_logarithm(distinct_points, populations, logs)
             mean_log_of_runs = np.repeat(mean_log, n_runs // len(mean_log), axis=0)
             gradient = add_noise(mean_log_of_runs, gradient_scales)
             last_gradient = LastGradient(
@@ -935,7 +935,7 @@ class NewtonMechanism(
         shrunk = shrink_points(manifold, self.center, np.asarray(points), noise_std)
         return NewtonRun(shrunk, step_noises, noise_std, last_gradient)
 
-    def _finish_with_moments(
+    def _last_step_with_moments(
         self,
         points: np.ndarray,
         distances: np.ndarray,
@@ -976,7 +976,7 @@ class NewtonMechanism(
                 n_runs,
                 vector.size,
                 vector.sum_vectors,
-                _LogCache(),
+                _LogarithmCache(),
             )
         moments = vector.read(add_noise(mean_vectors, noise_scales), noise_scales)
         last_gradient = LastGradient(
@@ -1111,8 +1111,11 @@ class NewtonMechanism(
 
     # ---- what is read of the records ----
 
-    def _mean_log(
-        self, points: np.ndarray, populations: np.ndarray | None, logs: "_LogCache"
+    def _mean_logarithm(
+        self,
+        points: np.ndarray,
+        populations: np.ndarray | None,
+        logs: "_LogarithmCache",
     ) -> np.ndarray:
         """Return the mean logarithm of the records at each point.
 
@@ -1125,7 +1128,7 @@ class NewtonMechanism(
             The point of each run, or one point that all runs share.
         populations : array of shape (k, n, *point_shape), or None
             The records of each population; None in a replay.
-        logs : _LogCache
+        logs : _LogarithmCache
             Keeps the logarithms at these points, because the Hessian needs them too.
 
         Returns
@@ -1158,7 +1161,7 @@ class NewtonMechanism(
         points: np.ndarray,
         populations: np.ndarray | None,
         axis: np.ndarray,
-        logs: "_LogCache",
+        logs: "_LogarithmCache",
     ) -> np.ndarray:
         """Return the two numbers about the mean Hessian, for each run.
 
@@ -1175,7 +1178,7 @@ class NewtonMechanism(
             The records of each population; None in a replay.
         axis : array of shape (runs, dim)
             The axis a of each run: a unit vector in coordinates at its point.
-        logs : _LogCache
+        logs : _LogarithmCache
             The logarithms at these points, which the gradient needed too.
 
         Returns
@@ -1215,7 +1218,7 @@ class NewtonMechanism(
         n_runs: int,
         size: int,
         sum_terms: Any,
-        logs: "_LogCache",
+        logs: "_LogarithmCache",
     ) -> np.ndarray:
         """Return the mean over records of a function of their logarithms, for each run.
 
@@ -1234,7 +1237,7 @@ class NewtonMechanism(
         sum_terms : function of (logs, runs)
             Takes logarithms of shape (runs in the block, records in the block, dim) and
             the slice of runs. It returns the sum of the function over the records.
-        logs : _LogCache
+        logs : _LogarithmCache
             Keeps the logarithms, because a step needs them twice.
 
         Returns
@@ -1331,7 +1334,7 @@ class NewtonMechanism(
         )
 
 
-class _LogCache:
+class _LogarithmCache:
     """Computes the logarithms of the records at the points of one step, and keeps them.
 
     A step needs them twice: for the gradient and for the Hessian.

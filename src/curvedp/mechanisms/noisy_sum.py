@@ -124,7 +124,7 @@ class SumMechanism(VectorMechanism):
         -------
         Draw
             The noisy sum, with its integers on the public grid and a bound on the total
-            variation distance of the sampler from the ideal law.
+            variation distance of the sampler from the ideal distribution.
         """
         noise = ExactNoise(self.noise_kind, source)
         noisy_sum = noise(data[None], np.array([self.scale]))[0]
@@ -140,7 +140,7 @@ class SumMechanism(VectorMechanism):
         """
         noise_std = self.scale * std_per_scale(self.noise_kind, value.size)
         with np.errstate(all="ignore"):  # these are released numbers
-            return np.asarray(self.statistic.read_sum(value, noise_std))
+            return np.asarray(self.statistic.estimate_from_sum(value, noise_std))
 
     def reconstruct_value(self, certificate: Certificate) -> np.ndarray:
         """Compute the released value again from a certificate's noisy integers.

@@ -137,7 +137,7 @@ class BatchMechanism(OptimizerMechanism):
     """
 
     @abstractmethod
-    def composed(self, *, batches_are_known: bool) -> Guarantee:
+    def guarantee_of_all_steps(self, *, batches_are_known: bool) -> Guarantee:
         """Return the guarantee of all steps together.
 
         Parameters
@@ -149,12 +149,12 @@ class BatchMechanism(OptimizerMechanism):
     @cached_property
     def privacy_profile(self) -> PrivacyCurve:
         """The guarantee of all steps, if an attacker does not know the batches."""
-        return self.composed(batches_are_known=False)
+        return self.guarantee_of_all_steps(batches_are_known=False)
 
     @cached_property
     def profile_of_known_batches(self) -> Guarantee:
         """The guarantee that holds even for an attacker who knows the batches."""
-        return self.composed(batches_are_known=True)
+        return self.guarantee_of_all_steps(batches_are_known=True)
 
 
 def _check_batch_size(batch_size: int, n: int) -> None:
@@ -218,7 +218,7 @@ class BatchDescentMechanism(BatchMechanism):
         super().__post_init__()
         _check_batch_size(self.batch_size, self.statistic.n)
 
-    def composed(self, *, batches_are_known: bool) -> Guarantee:
+    def guarantee_of_all_steps(self, *, batches_are_known: bool) -> Guarantee:
         """Return the guarantee of all steps together.
 
         Parameters
@@ -267,7 +267,7 @@ class VarianceReducedMechanism(BatchMechanism):
         super().__post_init__()
         _check_batch_size(self.batch_size, self.statistic.n)
 
-    def composed(self, *, batches_are_known: bool) -> Guarantee:
+    def guarantee_of_all_steps(self, *, batches_are_known: bool) -> Guarantee:
         """Return the guarantee of all epochs: full gradients and inner steps together.
 
         Each epoch releases one noisy gradient of all records, and in its inner steps
@@ -319,7 +319,7 @@ class AddRemoveDescentMechanism(BatchMechanism):
         """Return whether a statistic is a sum of clipped gradients with a private n."""
         return isinstance(statistic, ClippedGradientSum)
 
-    def composed(self, *, batches_are_known: bool) -> Guarantee:
+    def guarantee_of_all_steps(self, *, batches_are_known: bool) -> Guarantee:
         """Return the guarantee of all steps and of the noisy count of records.
 
         Parameters
@@ -366,7 +366,7 @@ class AddRemoveVarianceReducedMechanism(BatchMechanism):
         """Return whether a statistic is a sum of clipped gradients with a private n."""
         return isinstance(statistic, ClippedGradientSum)
 
-    def composed(self, *, batches_are_known: bool) -> Guarantee:
+    def guarantee_of_all_steps(self, *, batches_are_known: bool) -> Guarantee:
         """Return the guarantee of all epochs and of the noisy count of records.
 
         Each epoch releases one noisy sum of gradients over all records, and in its

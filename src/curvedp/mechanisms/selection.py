@@ -62,12 +62,12 @@ class BestRelease(Statistic):
 
     @property
     def sensitivity(self) -> float:
-        """A formality: each run is private on its own, and adds its own noise."""
+        """1, which has no effect: each run adds noise for a sensitivity of its own."""
         return 1.0
 
 
 class BestRun(NamedTuple):
-    """The best run so far."""
+    """The run with the largest score so far: its candidate, the score and the value."""
 
     number: int
     score: float
@@ -83,7 +83,7 @@ class SelectionMechanism(Mechanism):
     Attributes
     ----------
     stop, shape : float
-        The parameters of the negative binomial law of the number of runs.
+        The parameters of the negative binomial distribution of the number of runs.
     run : mapping
         The guarantee of one run.
     order : float or None
@@ -125,8 +125,8 @@ class SelectionMechanism(Mechanism):
         guarantee : Guarantee
             The guarantee that the release of the best run must satisfy.
         runs : NegativeBinomialRuns, optional
-            The law of the random number of runs. By default it has a mean of three runs
-            for each candidate.
+            The distribution of the random number of runs. By default it has a mean of
+            three runs for each candidate.
 
         Returns
         -------
@@ -136,22 +136,22 @@ class SelectionMechanism(Mechanism):
         check_supported(cls, statistic)
         assert isinstance(statistic, BestRelease)
         check_guarantee(guarantee, *ADJACENCIES)
-        law = runs
-        if law is None:
+        run_count = runs
+        if run_count is None:
             mean_runs = _RUNS_PER_CANDIDATE * statistic.candidates
-            law = NegativeBinomialRuns.of_mean(mean_runs)
-        run, order = law.one_of(replace(guarantee, adjacency=statistic.adjacency))
+            run_count = NegativeBinomialRuns.of_mean(mean_runs)
+        run, order = run_count.one_of(replace(guarantee, adjacency=statistic.adjacency))
         return cls(
             statistic=statistic,
-            stop=law.stop,
-            shape=law.shape,
+            stop=run_count.stop,
+            shape=run_count.shape,
             run=run.to_dict(),
             order=order,
         )
 
     @property
-    def run_count_law(self) -> NegativeBinomialRuns:
-        """The law of the number of runs."""
+    def run_count_distribution(self) -> NegativeBinomialRuns:
+        """The distribution of the number of runs."""
         return NegativeBinomialRuns(self.stop, self.shape)
 
     @cached_property
@@ -160,7 +160,7 @@ class SelectionMechanism(Mechanism):
         run = guarantee_from_dict(self.run)
         if run.adjacency != self.statistic.adjacency:
             raise ParameterError("the runs have another adjacency than is stated")
-        return self.run_count_law.best(run, self.order)
+        return self.run_count_distribution.best(run, self.order)
 
     def prepare_data(self, data: RunCandidate) -> RunCandidate:
         """Return the function that runs candidates, unchanged.
@@ -190,7 +190,9 @@ class SelectionMechanism(Mechanism):
             The best run; its integer is the number of its candidate.
         """
         n_candidates = np.uint64(self.statistic.candidates)
-        n_runs = draw_run_count(self.run_count_law, LazyUniforms(source, 1).balls)
+        n_runs = draw_run_count(
+            self.run_count_distribution, LazyUniforms(source, 1).balls
+        )
         best: BestRun | None = None
         for _ in range(n_runs):
             # A random word of 64 bits picks the candidate.
@@ -240,20 +242,20 @@ class SelectionMechanism(Mechanism):
 
 
 def draw_run_count(
-    law: NegativeBinomialRuns, uniform: Callable[[int], list[arb]]
+    distribution: NegativeBinomialRuns, uniform: Callable[[int], list[arb]]
 ) -> int:
     """Draw the number of runs by inversion of its distribution function.
 
     The count is the least k with P(number of runs ≤ k) > u, where u is a uniform random
     number. All numbers are intervals. If an interval is too wide to decide a
     comparison, the inversion is repeated with more bits of u, so that the count has
-    exactly the stated law.
+    exactly the stated distribution.
 
     Parameters
     ----------
-    law : NegativeBinomialRuns
-        The truncated negative binomial law of the number of runs (at least 1), with its
-        parameters `stop` (γ) and `shape` (η).
+    distribution : NegativeBinomialRuns
+        The truncated negative binomial distribution of the number of runs (at least 1),
+        with its parameters `stop` (γ) and `shape` (η).
     uniform : function of a number of bits
         Returns u as an interval of that precision, in a list of length 1.
 
@@ -272,20 +274,20 @@ def draw_run_count(
             The precision of the uniform number u.
         """
         (u,) = uniform(bits)
-        return _least_count_above(law, u)
+        return _least_count_above(distribution, u)
 
     return decide(invert)
 
 
-def _least_count_above(law: NegativeBinomialRuns, u: arb) -> int | None:
+def _least_count_above(distribution: NegativeBinomialRuns, u: arb) -> int | None:
     """Return the least k with P(number of runs ≤ k) > u, if the interval u decides it.
 
     The probabilities are added up from P(1 run) on, each from the one before.
 
     Parameters
     ----------
-    law : NegativeBinomialRuns
-        The law of the number of runs.
+    distribution : NegativeBinomialRuns
+        The distribution of the number of runs.
     u : arb
         An interval that contains a uniform random number.
 
@@ -294,8 +296,8 @@ def _least_count_above(law: NegativeBinomialRuns, u: arb) -> int | None:
     int or None
         The number of runs; None if the interval is too wide.
     """
-    stop = arb(law.stop)
-    shape = arb(law.shape)
+    stop = arb(distribution.stop)
+    shape = arb(distribution.shape)
     count = 1
     probability = _probability_of_one_run(stop, shape)
     cumulative = probability
@@ -314,7 +316,7 @@ def _probability_of_one_run(stop: arb, shape: arb) -> arb:
     Parameters
     ----------
     stop, shape : arb
-        The parameters γ and η of the law of the number of runs.
+        The parameters γ and η of the distribution of the number of runs.
     """
     if shape == 0:
         normalizer = -1 / stop.log()

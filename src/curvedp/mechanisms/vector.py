@@ -3,9 +3,10 @@ it. The *scale* of Gaussian noise is the standard deviation of an entry; that of
 noise is the b of the density ∝ exp(−|y|/b). *Simulated* noise is drawn in floats, to
 predict errors; it protects nothing.
 
-The Gaussian serves most guarantees. Pure ε needs the Laplace law of the Euclidean norm,
-with density ∝ exp(−|y|/b): a vector that moves by Δ moves the exponent by at most Δ/b
-everywhere, so ε = Δ/b in every dimension (the K-norm mechanism, Hardt & Talwar 2010).
+The Gaussian serves most guarantees. Pure ε needs the Laplace distribution of the
+Euclidean norm, with density ∝ exp(−|y|/b): a vector that moves by Δ moves the exponent
+by at most Δ/b everywhere, so ε = Δ/b in every dimension (the K-norm mechanism, Hardt &
+Talwar 2010).
 """
 
 from collections.abc import Callable
@@ -155,8 +156,8 @@ def std_per_scale(kind: NoiseKind, size: int) -> float:
     """Return the standard deviation of one coordinate of noise in `size` dimensions.
 
     It is in units of the scale: 1 for a Gaussian. For the density ∝ exp(−|y|/b) in d
-    dimensions the length |y| has the law b·Gamma(d), and all directions are equally
-    likely, so a coordinate has the variance E|y|²/d = (d + 1)·b².
+    dimensions the length |y| has the distribution b·Gamma(d), and all directions are
+    equally likely, so a coordinate has the variance E|y|²/d = (d + 1)·b².
 
     Parameters
     ----------
@@ -267,7 +268,7 @@ class ExactNoise:
 
     @property
     def slack(self) -> float:
-        """A bound on how far all draws are from the ideal law, in total variation."""
+        """A bound on the total variation between all draws and ideal noise."""
         return sum(draw.tau for draw in self.draws)
 
 
@@ -343,14 +344,14 @@ class VectorMechanism(Mechanism):
     def noise_law(
         self, size: int, scale: float
     ) -> RiemannianGaussian | RiemannianLaplace:
-        """Return the law of the noise of a vector.
+        """Return the distribution of the noise of a vector.
 
         Parameters
         ----------
         size : int
             The number of entries of the vector.
         scale : float
-            σ of the Gaussian law, or b of the Laplace density ∝ exp(−|y|/b).
+            σ of the Gaussian distribution, or b of the Laplace density ∝ exp(−|y|/b).
         """
         if self.noise_kind == "laplace":
             return RiemannianLaplace(Euclidean(size), scale)

@@ -182,7 +182,7 @@ def calibrate_kit(
     Mechanism
         A step in the public ball, or a search for a ball and a step in it.
     """
-    space = Euclidean(n_classes * _entries_of(n_channels))
+    space = Euclidean(n_classes * _count_entries(n_channels))
     if isinstance(radius, str):
         outer_radius = largest_length(n_channels, n_classes)
         searched = SearchedMean(space, center=None, outer_radius=outer_radius, n=n)
@@ -226,7 +226,7 @@ def predict_kit(
     KitPrediction
         The predicted shares of wrong trials, with noise and without.
     """
-    dimension = _entries_of(n_channels)
+    dimension = _count_entries(n_channels)
     rng = np.random.default_rng(_SEED)
     centers = spread * _simplex(n_classes, dimension)
     common = sqrt(COMMON_SHARE) * centers
@@ -237,16 +237,16 @@ def predict_kit(
     new_people = np.random.default_rng(_SEED + 1)
     errors = []
     for _ in range(n_runs):
-        people = [common + _own_part(rng, centers) for _ in range(n_simulated)]
+        people = [common + _person_deviation(rng, centers) for _ in range(n_simulated)]
         vectors = np.stack(people).reshape(len(people), -1)
         released = _simulated_centers(mechanism, rng, vectors, n_classes)
-        new_person = common + _own_part(new_people, centers)
+        new_person = common + _person_deviation(new_people, centers)
         errors.append(_share_of_wrong_trials(new_people, released, new_person))
 
     # The same with exact class centers, for comparison.
     exact_errors = []
     for _ in range(_PUBLIC_BALL_RUNS):
-        new_person = common + _own_part(new_people, centers)
+        new_person = common + _person_deviation(new_people, centers)
         exact_errors.append(_share_of_wrong_trials(new_people, common, new_person))
     return KitPrediction(float(np.mean(errors)), float(np.mean(exact_errors)))
 
@@ -281,7 +281,7 @@ def _affordable_simulation(
     return n_simulated, min(n_runs, max(_LEAST_RUNS, affordable_runs))
 
 
-def _entries_of(n_channels: int) -> int:
+def _count_entries(n_channels: int) -> int:
     """Return how many different entries a symmetric matrix has.
 
     Parameters
@@ -317,7 +317,7 @@ def _simplex(n_corners: int, dimension: int) -> np.ndarray:
     return corners * (sqrt(n_corners) / np.linalg.norm(corners))
 
 
-def _own_part(rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
+def _person_deviation(rng: np.random.Generator, centers: np.ndarray) -> np.ndarray:
     """Return the part of class centers that is a simulated person's own.
 
     Parameters

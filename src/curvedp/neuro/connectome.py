@@ -32,10 +32,10 @@ from curvedp.neuro.vectors import (
     check_is_readable,
     estimated_error,
     estimated_risk,
+    james_stein_shrinkage,
     noisy_mean_of,
     predicted_noise,
     release_mean_vector,
-    shrink_to,
 )
 from curvedp.privacy import GDP, Guarantee
 from curvedp.randomness import Source
@@ -255,7 +255,7 @@ class PrivateConnectome(BaseEstimator):
         noise = predicted_noise(
             pooling.n_edges, n, TYPICAL_EDGE, self.radius, self.guarantee
         )
-        with _without_doubt_about_edges(noise <= self.edge_error) as releases:
+        with _without_warning_about_edges(noise <= self.edge_error) as releases:
             self.mean_ = release_mean_vector(
                 vectors,
                 groups,
@@ -599,7 +599,9 @@ def plan_connectome(
 
 
 @contextmanager
-def _without_doubt_about_edges(is_precise: bool) -> Iterator[list[PrivateFrechetMean]]:
+def _without_warning_about_edges(
+    is_precise: bool,
+) -> Iterator[list[PrivateFrechetMean]]:
     """Withhold the warning that a mean is of little use, if its edges are precise.
 
     That warning compares the noise of the whole vector with the differences between
@@ -782,7 +784,7 @@ def _best_estimate(
         return "plain", noisy.value, noisy.noise_std
     estimators: dict[str, Estimator] = {
         "plain": lambda value: value,
-        "shrunken": shrink_to(center, noisy.noise_std),
+        "shrunken": james_stein_shrinkage(center, noisy.noise_std),
     }
     if pooling.n_edges == len(pooling.rows):  # one entry for each edge between regions
 

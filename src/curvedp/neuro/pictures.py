@@ -239,7 +239,7 @@ def _draw_chords(
     strongest = sorted(pairs, key=lambda pair: pair[0])[-_MAX_CHORDS:]
     largest = strongest[-1][0] if strongest else 1.0
     for strength, value, row, column in strongest:
-        curve = _chord(places[row], places[column])
+        curve = _chord_curve(places[row], places[column])
         sign_color = WARM if value > 0 else ACCENT
         part = strength / largest
         axes.plot(
@@ -254,11 +254,11 @@ def _draw_chords(
         color: Any = palette(shade) if name else INK
         axes.plot(*places[start:end].T, "o", color=color, ms=4 if count <= 120 else 2)
         if name:
-            _write_around(axes, angles[start:end].mean(), name)
+            _write_radial_text(axes, angles[start:end].mean(), name)
     if not blocks[0][0] and count <= _MAX_NAMES:
         names = _short_names([str(connectome.names_[row]) for row in order])
         for angle, name in zip(angles, names, strict=True):
-            _write_around(axes, angle, name)
+            _write_radial_text(axes, angle, name)
     target = "of the population" if of == "population" else "for the noise alone"
     title = f"{len(pairs)} edges whose {level:.0%} interval {target} excludes 0"
     if len(strongest) < len(pairs):
@@ -276,7 +276,7 @@ def _excludes_zero(lower: np.ndarray, upper: np.ndarray, row: int, column: int) 
     return bool(lower[row, column] > 0 or upper[row, column] < 0)
 
 
-def _chord(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _chord_curve(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Return a quadratic Bézier curve between two points that bends to the center.
 
     Edges of a network are drawn in a circle with it.
@@ -301,7 +301,7 @@ def _chord(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     )
 
 
-def _write_around(axes: "Axes", angle: float, text: str) -> None:
+def _write_radial_text(axes: "Axes", angle: float, text: str) -> None:
     """Write a name outside of the unit circle, along the radius at an angle.
 
     Parameters

@@ -153,12 +153,14 @@ def _mean_tensors(
     """
     points = np.asarray(_SPACE.from_record(voxels))
     is_tensor = np.isfinite(points).all(axis=(1, 2))
-    logs = _logs(np.where(is_tensor[:, np.newaxis, np.newaxis], points, np.eye(3)))
+    logs = _matrix_logarithms(
+        np.where(is_tensor[:, np.newaxis, np.newaxis], points, np.eye(3))
+    )
     means = np.full((len(numbers), 3, 3), np.nan)
     for index, number in enumerate(numbers):
         is_counted = is_tensor & (label_of_voxel == number)
         if is_counted.any():
-            means[index] = _exps(logs[is_counted].mean(axis=0))
+            means[index] = _matrix_exponentials(logs[is_counted].mean(axis=0))
     return means
 
 
@@ -181,7 +183,7 @@ def _voxels(volume: Any, is_labeled: np.ndarray, form: str) -> np.ndarray:
     return np.asarray(records)
 
 
-def _logs(tensors: np.ndarray) -> np.ndarray:
+def _matrix_logarithms(tensors: np.ndarray) -> np.ndarray:
     """Return the matrix logarithms of positive definite matrices."""
     eigenvalues, vectors = np.linalg.eigh(tensors)
     logs = np.log(np.maximum(eigenvalues, np.finfo(float).tiny))
@@ -190,7 +192,7 @@ def _logs(tensors: np.ndarray) -> np.ndarray:
     )
 
 
-def _exps(logs: np.ndarray) -> np.ndarray:
+def _matrix_exponentials(logs: np.ndarray) -> np.ndarray:
     """Return the matrix exponentials of symmetric matrices, bounded for FA to be finite."""
     eigenvalues, vectors = np.linalg.eigh(logs)
     values = np.exp(np.clip(eigenvalues, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
@@ -335,7 +337,7 @@ class PrivateRegionTensors(BaseEstimator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> logs = 0.2 * rng.normal(size=(400, 2, 3, 3)) + np.diag([0.5, -0.3, -0.3])
-    >>> tensors = 7e-4 * _exps((logs + np.swapaxes(logs, -1, -2)) / 2)
+    >>> tensors = 7e-4 * _matrix_exponentials((logs + np.swapaxes(logs, -1, -2)) / 2)
     >>> model = PrivateRegionTensors().fit(tensors, regions=["body", "genu"])
     >>> [row.region for row in model.table()]
     ['body', 'genu']
@@ -396,9 +398,9 @@ class PrivateRegionTensors(BaseEstimator):
         check_is_readable(6 * n_regions, self.radius)
 
         # One private mean of one vector for each person: the logarithms of all tensors.
-        center_logs = _to_vector(_logs(self._public_centers(n_regions)))
+        center_logs = _to_vector(_matrix_logarithms(self._public_centers(n_regions)))
         with quiet_about_records():
-            vectors = _bounded_logs(
+            vectors = _clipped_logarithms(
                 tensors, center_logs, float(self.typical_diffusivity)
             )
         limit = log(_LARGEST_FACTOR)
@@ -422,7 +424,9 @@ class PrivateRegionTensors(BaseEstimator):
         self.noise_std_ = self._noisy.noise_std
         self.sampling_error_ = self._noisy.sampling_std
         self.certificate_: Certificate = self.mean_.certificate_
-        self.tensors_ = _exps(_to_matrix(self.mean_.location_.reshape(n_regions, 6)))
+        self.tensors_ = _matrix_exponentials(
+            _to_matrix(self.mean_.location_.reshape(n_regions, 6))
+        )
         return self
 
     def _validate(self, n_regions: int, regions: Sequence[str] | None) -> None:
@@ -537,7 +541,7 @@ class PrivateRegionTensors(BaseEstimator):
             FA, its lower and upper bound, MD, its lower and upper bound.
         """
         n_regions = len(self.regions_)
-        radius = self._log_radius(level, of)
+        radius = self._log_half_width(level, of)
         noisy_logarithms = _to_matrix(self._noisy.value.reshape(n_regions, 6))
         log_eigenvalues = np.linalg.eigvalsh(noisy_logarithms)
         fa_low, fa_high = fa_bounds(log_eigenvalues, radius)
@@ -554,7 +558,7 @@ class PrivateRegionTensors(BaseEstimator):
             np.maximum(md_high, md),
         )
 
-    def _log_radius(self, level: float, of: str) -> float:
+    def _log_half_width(self, level: float, of: str) -> float:
         """Return a bound on the error of the released logarithms of all regions.
 
         Parameters
@@ -728,7 +732,7 @@ def _count_regions(X: Any) -> int:
     return int(shape[1])
 
 
-def _bounded_logs(
+def _clipped_logarithms(
     tensors: np.ndarray, center_logs: np.ndarray, typical: float
 ) -> np.ndarray:
     """Return the logarithms of tensors as vectors, shape (n, regions, 6).

@@ -103,8 +103,8 @@ def read_relmat(path: str | Path) -> tuple[np.ndarray, list[str] | None]:
     (['V1', 'V2'], 0.5)
     """
     lines = _read_lines(Path(path))
-    names = _names_in(lines)
-    return _matrix_of(lines, names or _numbered(len(lines[0]))), names
+    names = _header_names(lines)
+    return _parse_matrix(lines, names or _numbered_names(len(lines[0]))), names
 
 
 def read_connectomes(
@@ -179,7 +179,7 @@ def read_connectomes(
     if measure is None:
         files = _prefer_pearson(files)
     for name in ("atlas", "measure"):
-        _check_one(files, name)
+        _check_single_value(files, name)
     unnamed = [path for path in files if "sub" not in _entities(path)]
     if unnamed:
         raise ParameterError(f"{unnamed[0]} names no participant as sub-LABEL")
@@ -207,7 +207,7 @@ def _read_files(files: list[Path], names: Sequence[str] | None) -> Connectomes:
         raise ParameterError(f"the matrices have more than {_MAX_REGIONS} regions")
     matrices = np.full((len(files), len(names), len(names)), np.nan)
     for number, path in enumerate(files):
-        matrices[number] = _matrix_of(_read_lines(path, is_record=True), names)
+        matrices[number] = _parse_matrix(_read_lines(path, is_record=True), names)
     return Connectomes(matrices, np.array(subjects), list(names), files)
 
 
@@ -225,13 +225,13 @@ def _most_common_names(files: list[Path], subjects: list[str]) -> list[str]:
     for path, subject in zip(files, subjects, strict=True):
         if subject not in votes:
             lines = _read_lines(path, is_record=True, max_lines=2)
-            names = _names_in(lines)
-            votes[subject] = _numbered(len(lines[0])) if names is None else names
+            names = _header_names(lines)
+            votes[subject] = _numbered_names(len(lines[0])) if names is None else names
     (winner, _), *_ = Counter(map(tuple, votes.values())).most_common(1)
     return list(winner)
 
 
-def _numbered(size: int) -> list[str]:
+def _numbered_names(size: int) -> list[str]:
     """Return "1", "2", … as the names of regions that no file names.
 
     Parameters
@@ -273,7 +273,7 @@ def _read_lines(
     return [row.split("\t") for row in rows] or [[""]]
 
 
-def _names_in(lines: list[list[str]]) -> list[str] | None:
+def _header_names(lines: list[list[str]]) -> list[str] | None:
     """Return the names of regions in the first line, or None if it is a row of numbers.
 
     A line of names has a text in its last cell. Its first cell may be empty, or name the
@@ -315,7 +315,9 @@ def _has_row_names(lines: list[list[str]], names: Sequence[str]) -> bool:
 
 def _is_word(cell: str) -> bool:
     """Return whether a cell is neither a number, nor empty, nor a missing value."""
-    return cell not in ("", "n/a", "nan", "NaN") and not np.isfinite(_number(cell))
+    return cell not in ("", "n/a", "nan", "NaN") and not np.isfinite(
+        _parse_number(cell)
+    )
 
 
 def _counts_up(cells: list[str]) -> bool:
@@ -328,7 +330,7 @@ def _counts_up(cells: list[str]) -> bool:
     return size > 2 and cells in counts
 
 
-def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
+def _parse_matrix(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
     """Return the matrix in the cells of a file, with NaN for what is not a number.
 
     If the file names its rows and columns, they are rearranged in the order of `names`.
@@ -342,7 +344,7 @@ def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
     names : sequence of str
         The names of all regions, in the order of the result.
     """
-    own_names = _names_in(lines)
+    own_names = _header_names(lines)
     if own_names is None:
         return _matrix_without_names(lines, len(names))
 
@@ -361,7 +363,7 @@ def _matrix_of(lines: list[list[str]], names: Sequence[str]) -> np.ndarray:
             continue
         for column, cell in zip(columns, values, strict=False):
             if column is not None:
-                matrix[target_row, column] = _number(cell)
+                matrix[target_row, column] = _parse_number(cell)
     return matrix
 
 
@@ -385,11 +387,11 @@ def _matrix_without_names(lines: list[list[str]], size: int) -> np.ndarray:
         return matrix
     for row, cells in enumerate(lines[:size]):
         values = cells[:size]
-        matrix[row, : len(values)] = [_number(cell) for cell in values]
+        matrix[row, : len(values)] = [_parse_number(cell) for cell in values]
     return matrix
 
 
-def _number(cell: str) -> float:
+def _parse_number(cell: str) -> float:
     """Return the number in a cell, or NaN if it is not a number."""
     try:
         return float(cell)
@@ -518,7 +520,7 @@ def entity_values(files: Sequence[Path], name: str) -> list[str]:
     return sorted({str(_entity_value(path, name)) for path in files})
 
 
-def _check_one(files: list[Path], name: str) -> None:
+def _check_single_value(files: list[Path], name: str) -> None:
     """Refuse files of several atlases or measures."""
     there = entity_values(files, name)
     if len(there) > 1:

@@ -232,7 +232,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             self._check_sizes(labels.sizes, np.bincount(subject_index))
 
         # Warn of a useless release before anything is paid.
-        texts_before_paying = self._texts_before_paying(
+        texts_before_paying = self._warnings_before_paying(
             manifold, len(labels.classes), np.bincount(subject_index)
         )
         for text in texts_before_paying:
@@ -247,13 +247,13 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         self.n_subjects_ = n_subjects
         self.unit_ = self.unit
         if self.unit == "subject":
-            warning_texts = self._texts_after_release()
+            warning_texts = self._warnings_after_release()
         issue_warnings(
             text for text in warning_texts if text not in texts_before_paying
         )
         return self
 
-    def _texts_before_paying(
+    def _warnings_before_paying(
         self, manifold: SPDAffineInvariant, n_classes: int, subject_sizes: np.ndarray
     ) -> list[str]:
         """Return the warnings to issue before anything is paid, from public numbers alone.
@@ -294,7 +294,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
                 f"{len(subject_sizes)} people with {manifold.point_shape[0]} channels "
                 f"and {n_classes} classes at {self.guarantee}"
             )
-            texts.append(_useless_kit_text(people, prediction, guessing_error))
+            texts.append(_useless_kit_warning(people, prediction, guessing_error))
         remark = remark_on_charge(
             [calibrate_kit(*public_numbers)], self.guarantee, self.ledger
         )
@@ -302,7 +302,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
             texts.append(remark)
         return texts
 
-    def _texts_after_release(self) -> list[str]:
+    def _warnings_after_release(self) -> list[str]:
         """Return the warnings that follow from the released class means of subjects."""
         texts = [
             warning.text
@@ -607,7 +607,7 @@ class PrivateStarterKit(ClassifierMixin, BaseEstimator):
         return kit
 
 
-def _useless_kit_text(
+def _useless_kit_warning(
     people: str, prediction: KitPrediction, guessing_error: float
 ) -> str:
     """Return the warning that a kit is predicted to be hardly better than guessing.

@@ -41,7 +41,7 @@ _PROBES = 8
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """A released mean of vectors before shrinkage, and the law of its noise.
+    """A released mean of vectors before shrinkage, and the distribution of its noise.
 
     Attributes
     ----------
@@ -339,7 +339,7 @@ def estimated_error(estimator: Estimator, value: np.ndarray, noise_std: float) -
     return sqrt(max(risk, risk_resolution(len(value), noise_std)))
 
 
-def shrink_to(center: np.ndarray, noise_std: float) -> Estimator:
+def james_stein_shrinkage(center: np.ndarray, noise_std: float) -> Estimator:
     """Return positive-part James-Stein shrinkage of a noisy vector to a public center.
 
     Parameters

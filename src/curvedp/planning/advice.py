@@ -342,7 +342,7 @@ def _region_advice(plan: "Plan") -> list[Advice]:
         One line, or none.
     """
     is_newton = plan.mechanism == NewtonMechanism.info.option
-    if not (is_newton and plan.is_one_mean) or plan.n > MAX_SIMULATED_RECORDS:
+    if not (is_newton and plan.releases_one_mean) or plan.n > MAX_SIMULATED_RECORDS:
         return []
     if not isinstance(plan.radius, float):
         return []
@@ -379,7 +379,7 @@ def _classifier_advice(plan: "Plan") -> list[Advice]:
     )
     lines = [Advice(AdviceKind.MECHANISM, take_best)]
     if plan.too_small:
-        lines.append(_guessing_is_as_good())
+        lines.append(_warning_about_guessing())
     if plan.error <= _GOOD_MISCLASSIFIED_SHARE:
         return lines
 
@@ -393,7 +393,7 @@ def _classifier_advice(plan: "Plan") -> list[Advice]:
     return lines
 
 
-def _guessing_is_as_good() -> Advice:
+def _warning_about_guessing() -> Advice:
     """Return the warning about a classifier of little use."""
     return Advice(
         AdviceKind.TOO_SMALL, "this study is too small: guessing is about as good"
@@ -457,7 +457,7 @@ def _starter_kit_advice(plan: "Plan") -> list[Advice]:
         ),
     ]
     if plan.too_small:
-        lines.append(_guessing_is_as_good())
+        lines.append(_warning_about_guessing())
     halfway_error = (exact_error + guessing_error) / 2
     if plan.error > halfway_error:
         lines.append(_starter_kit_remedy(plan, halfway_error))

@@ -54,7 +54,7 @@ def plan_classifier(request: PlanRequest) -> Plan:
         calls = [call]
     with one_blas_thread():
         errors = {call: candidates[call].predict_error() for call in calls}
-    return _plan_of_calls(request, errors, spread=1.0)
+    return _plan_classifier_calls(request, errors, spread=1.0)
 
 
 def plan_starter_kit(request: PlanRequest) -> Plan:
@@ -109,7 +109,7 @@ def plan_starter_kit(request: PlanRequest) -> Plan:
                 spread,
             )
             errors[call] = prediction.error
-    return _plan_of_calls(request, errors, spread)
+    return _plan_classifier_calls(request, errors, spread)
 
 
 def _check_kit_request(request: PlanRequest) -> None:
@@ -156,7 +156,7 @@ def _kit_radii(radius: float | str | None) -> list[float | str]:
     return [_validate.length("radius", radius)]
 
 
-def _plan_of_calls(
+def _plan_classifier_calls(
     request: PlanRequest, errors: dict[str, float], spread: float
 ) -> Plan:
     """Return a plan that compares the calls which make a classifier.

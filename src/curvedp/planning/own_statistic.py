@@ -10,7 +10,11 @@ from typing import Any
 from curvedp.core.statistic import ClippedToBall
 from curvedp.errors import ParameterError
 from curvedp.planning.public_ball import plan_clipped_statistic
-from curvedp.planning.request import STATISTIC_NAMES, PlanRequest, class_of
+from curvedp.planning.request import (
+    STATISTIC_NAMES,
+    PlanRequest,
+    unwrap_statistic_class,
+)
 from curvedp.planning.result import Plan
 
 __all__ = ["plan_own_statistic"]
@@ -39,7 +43,7 @@ def plan_own_statistic(request: PlanRequest) -> Plan:
         If the class is of another kind, or its parameters are missing.
     """
     statistic: Any = request.statistic
-    statistic_class = class_of(statistic)
+    statistic_class = unwrap_statistic_class(statistic)
     _check_class(statistic_class)
     if request.has_private_ball:
         raise ParameterError(

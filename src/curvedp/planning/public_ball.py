@@ -9,7 +9,7 @@ import numpy as np
 from curvedp import _validate
 from curvedp.core.statistic import ClippedToBall
 from curvedp.errors import ParameterError, UnattainableGuarantee
-from curvedp.mechanisms.staged.step_to_mean import ways_in_public_ball
+from curvedp.mechanisms.staged.step_to_mean import releases_in_public_ball
 from curvedp.numerics.threads import one_blas_thread
 from curvedp.planning.request import PlanRequest
 from curvedp.planning.result import Plan
@@ -129,13 +129,13 @@ def _plan_tangent_pca(planned: TangentMoments, request: PlanRequest) -> Plan:
     Returns
     -------
     Plan
-        The predicted angle of the first direction, for each way to release it.
+        The predicted angle of the first direction, for each mechanism.
     """
     with one_blas_thread():
-        ways = ways_in_public_ball(planned, request.guarantee)
+        options = releases_in_public_ball(planned, request.guarantee)
     if request.mechanism != "auto":
-        name = _validate.choice("mechanism", request.mechanism, tuple(ways))
-        ways = {name: ways[name]}
+        name = _validate.choice("mechanism", request.mechanism, tuple(options))
+        options = {name: options[name]}
     return Plan(
         manifold=planned.manifold,
         n=planned.n,
@@ -145,7 +145,7 @@ def _plan_tangent_pca(planned: TangentMoments, request: PlanRequest) -> Plan:
         outer_radius=None,
         spread=float(planned.radius),
         useless_error=USELESS_ANGLE,
-        errors={name: way.angle for name, way in ways.items()},
+        errors={name: option.angle for name, option in options.items()},
         left_out={},
         statistic="tangent-pca",
     )

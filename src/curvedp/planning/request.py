@@ -13,7 +13,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.geometry.manifold import Manifold
 from curvedp.privacy import Guarantee
 
-__all__ = ["STATISTIC_NAMES", "OwnStatistic", "PlanRequest", "class_of"]
+__all__ = ["STATISTIC_NAMES", "OwnStatistic", "PlanRequest", "unwrap_statistic_class"]
 
 # What a plan can be made for by name.
 STATISTIC_NAMES = (
@@ -82,7 +82,7 @@ class PlanRequest:
         return self.n // self.classes
 
 
-def class_of(statistic: Any) -> Any:
+def unwrap_statistic_class(statistic: Any) -> Any:
     """Return the class of a statistic, which `functools.partial` may wrap.
 
     Parameters

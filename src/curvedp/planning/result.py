@@ -16,7 +16,7 @@ from curvedp.errors import CurvedpError, ParameterError, UnattainableGuarantee
 from curvedp.geometry.manifold import Manifold
 from curvedp.numerics.threads import one_blas_thread
 from curvedp.planning.advice import Advice, advice_on
-from curvedp.planning.request import OwnStatistic, class_of
+from curvedp.planning.request import OwnStatistic, unwrap_statistic_class
 from curvedp.planning.simulation import (
     check_region_can_be_simulated,
     simulated_power,
@@ -163,7 +163,7 @@ class Plan:
         """The name of the statistic that is released, such as "mean"."""
         if isinstance(self.statistic, str):
             return self.statistic
-        name: str = class_of(self.statistic).name
+        name: str = unwrap_statistic_class(self.statistic).name
         return name
 
     @property
@@ -172,7 +172,7 @@ class Plan:
         return isinstance(self.radius, str)
 
     @property
-    def is_one_mean(self) -> bool:
+    def releases_one_mean(self) -> bool:
         """Whether the release is a single Fréchet mean, not one per class."""
         return self.statistic == "mean" and self.classes == 1
 

@@ -82,7 +82,7 @@ def check_region_can_be_simulated(plan: "Plan") -> None:
         If `simulated_region_radius` cannot simulate a confidence region.
     """
     has_too_many_records = plan.n > MAX_SIMULATED_RECORDS
-    if plan.is_one_mean and not has_too_many_records:
+    if plan.releases_one_mean and not has_too_many_records:
         return
     if plan.statistic == "synthetic":
         raise ParameterError(

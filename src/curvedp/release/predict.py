@@ -251,7 +251,7 @@ def _population_of_release(
     assert moments is not None  # a step is divided only if it was released
     mean_square = min(max(moments.value, 0.0), final_mechanism.clipping_radius**2)
     mean = final_mechanism.point_after_step(
-        np.append(draw.value, final_mechanism.square_entry(mean_square))
+        np.append(draw.value, final_mechanism.entry_of_mean_square(mean_square))
     )
     # By Pythagoras: about the center the mean square is larger, by the mean's distance.
     offset = float(manifold.dist(final_mechanism.center, mean))

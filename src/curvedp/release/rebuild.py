@@ -152,7 +152,7 @@ def recorded_draw_of(certificate: Certificate) -> NoisyDraw:
     Returns
     -------
     NoisyDraw
-        The noisy quantity, with the law of its noise.
+        The noisy quantity, with the distribution of its noise.
 
     Raises
     ------

@@ -69,8 +69,8 @@ def private_selection(
     guarantee : PureDP or ApproxDP
         The guarantee of the whole selection.
     runs : NegativeBinomialRuns, optional
-        The law of the number of runs. By default it is logarithmic, with a mean of
-        about three runs for each candidate.
+        The distribution of the number of runs. By default it is logarithmic, with a
+        mean of about three runs for each candidate.
     ledger : Ledger, optional
         The ledger that is charged, once and before the first run.
     label : str
@@ -152,7 +152,7 @@ def _check_request(
     guarantee : Guarantee
         The guarantee of the whole selection.
     runs : object
-        What the caller passes as the law of the number of runs, or None.
+        What the caller passes as the distribution of the number of runs, or None.
 
     Raises
     ------

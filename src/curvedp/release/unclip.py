@@ -44,7 +44,7 @@ def unclipped_variance_of(certificate: Certificate) -> float | None:
 
     The released variance is that of the records clipped to the ball. The share that the
     search leaves outside is a public number, and both together determine the variance
-    of records whose squared distances have a Gamma law
+    of records whose squared distances have a Gamma distribution
     (docs/theory/private-ball.md, "Variances"). It is an estimate, and no theorem bounds
     its error: how far out the records lie is not known.
 

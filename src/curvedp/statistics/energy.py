@@ -1,5 +1,6 @@
-"""The energy distance between two samples on a manifold: 0 for samples of the same law,
-on average. It compares distances between the samples with distances within them.
+"""The energy distance between two samples on a manifold: 0 for samples of the same
+distribution, on average. It compares distances between the samples with distances
+within them.
 """
 
 from math import sqrt
@@ -20,7 +21,7 @@ def energy_distance(manifold: Manifold, X: np.ndarray, Y: np.ndarray) -> float:
     It is the square root of 2·E d(x, y) − E d(x, x') − E d(y, y') (Székely & Rizzo
     2013), estimated without bias and raised to 0. The unit is the square root of a
     length, as that of `scipy.stats.energy_distance`. On Euclidean, hyperbolic and
-    spherical spaces it is 0 for equal laws only.
+    spherical spaces it is 0 for equal distributions only.
 
     Parameters
     ----------

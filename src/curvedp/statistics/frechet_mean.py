@@ -16,7 +16,7 @@ from curvedp.records.base import Records
 from curvedp.statistics.sampling import ball_convexity, mean_vector_length
 from curvedp.statistics.sensitivity import (
     frechet_mean_sensitivity,
-    mean_chart_sensitivity,
+    mean_coordinates_sensitivity,
 )
 
 
@@ -58,7 +58,9 @@ class FrechetMean(ClippedToBall, BoundsSamplingError):
         added: no two of them are farther apart than the diameter.
         """
         stretch = chart_stretch(self.manifold, self.radius)
-        exact = mean_chart_sensitivity(self.manifold, self.clipping_radius, self.n)
+        exact = mean_coordinates_sensitivity(
+            self.manifold, self.clipping_radius, self.n
+        )
         diameter = 2 * self.radius * (1 + CHART_ERROR)
         return min(exact + 2 * self.solver_error * stretch, diameter)
 

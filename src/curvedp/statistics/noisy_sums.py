@@ -74,7 +74,7 @@ class SumStatistic(Statistic):
         """
 
     @abstractmethod
-    def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
+    def estimate_from_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Return the estimate that a noisy sum leads to, such as a mean. Post-processing.
 
         Parameters
@@ -237,7 +237,7 @@ class ClippedSum(SumStatistic):
         counts = np.full((len(unit_logs), 1), self.count_weight)
         return np.concatenate([unit_logs, counts], axis=1)
 
-    def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
+    def estimate_from_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Return the private mean, computed from the noisy sum and the noisy count.
 
         Let q be the noisy sum of the logarithms at the center c over the noisy count,
@@ -339,7 +339,7 @@ class SpreadSum(ClippedSum):
         squares = np.sum(unit_logs**2, axis=1, keepdims=True)
         return np.concatenate([vectors, squares], axis=1)
 
-    def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
+    def estimate_from_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Return the private variance, in [0, r²].
 
         The variance is the mean square distance to the center less the squared length
@@ -418,7 +418,7 @@ class GramSum(SumStatistic):
         i, j = np.triu_indices(self.features, 1)
         return np.concatenate([x * x, sqrt(2) * x[:, i] * x[:, j]], axis=1)
 
-    def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
+    def estimate_from_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Return the noisy symmetric matrix Σ xxᵀ, whose eigenvectors are released.
 
         Parameters

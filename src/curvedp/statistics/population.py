@@ -1,7 +1,7 @@
-"""A released population: a law on a manifold from which synthetic records are drawn. A
-*row* is a record's clipped logarithm at a released base point, maybe with a predictor.
-A *component* is the normal law of the rows of one class or cluster; *leaves* are cells
-with their shares of the rows.
+"""A released population: a distribution on a manifold from which synthetic records are
+drawn. A *row* is a record's clipped logarithm at a released base point, maybe with a
+predictor. A *component* is the normal distribution of the rows of one class or cluster;
+*leaves* are cells with their shares of the rows.
 
 `SyntheticPopulation` is the statistic, in public terms. `ReleasedPopulation` is what a
 mechanism of `curvedp.mechanisms.staged.population` makes of released numbers; drawing
@@ -42,7 +42,7 @@ _SMALLEST_PROBABILITY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class SyntheticPopulation(Statistic):
-    """The law of n records in a public ball, perhaps with a class or a predictor each.
+    """The distribution of n records in a public ball, maybe with classes or a predictor.
 
     Attributes
     ----------
@@ -144,12 +144,12 @@ MODELS = tuple(MECHANISM_OF_MODEL)
 
 @dataclass(frozen=True, eq=False)
 class SearchedPopulation(BallSearchStatistic):
-    """The law of n records in a private ball.
+    """The distribution of n records in a private ball.
 
     Attributes
     ----------
     model : {"wrapped-gaussian", "mixture", "tree"}
-        The model of the law: one normal law, several, or cells with counts.
+        The model: one normal distribution, several, or cells with counts.
     classes : int
         The number of classes; 1 without labels.
     x_range : pair of float, or None
@@ -442,21 +442,21 @@ class RowChart(NamedTuple):
 
 
 class Components(NamedTuple):
-    """Normal or uniform laws of rows, one for each component of a population.
+    """Normal or uniform distributions of rows, one for each component of a population.
 
     Attributes
     ----------
     class_index : array of int, shape (m,)
         The class of each component.
     means : array, shape (m, k)
-        The center of each component's law.
+        The center of each component's distribution.
     axes : array, shape (m, k, k)
         The principal axes of each, as orthonormal columns.
     scales : array, shape (m, k)
-        The standard deviation along each axis; of a uniform law, half the side of its
-        box.
+        The standard deviation along each axis; of a uniform distribution, half the side
+        of its box.
     is_uniform : bool
-        Whether the laws are uniform in a box about the mean.
+        Whether the distributions are uniform in a box about the mean.
     """
 
     class_index: np.ndarray
@@ -466,11 +466,11 @@ class Components(NamedTuple):
     is_uniform: bool = False
 
     def to_unit_cube(self, rows: np.ndarray, component: np.ndarray) -> np.ndarray:
-        """Map rows to positions in [0, 1]^k, which are uniform if rows follow their law.
+        """Map rows to positions in [0, 1]^k by the distribution functions of their entries.
 
         A row is expressed along the axes of its component, and each coordinate is
-        mapped by its distribution function. If the law of the component fits, cells of
-        the cube of equal volume contain about equal numbers of records.
+        mapped by its distribution function. If the distribution of the component fits,
+        cells of the cube of equal volume contain about equal numbers of records.
 
         Parameters
         ----------
@@ -495,8 +495,8 @@ class Components(NamedTuple):
             centered = rows - self.means[index]
             # Coordinates along the component's axes, the columns j of its matrix.
             along_axes = np.einsum("ni,ij->nj", centered, self.axes[index])
-            members = (component == index)[:, None]
-            np.copyto(positions, along_axes / self.scales[index], where=members)
+            is_in_component = (component == index)[:, None]
+            np.copyto(positions, along_axes / self.scales[index], where=is_in_component)
         if self.is_uniform:
             return np.asarray(np.clip((1 + positions) / 2, 0.0, 1.0))
         return np.asarray(ndtr(positions))
@@ -507,7 +507,7 @@ class Components(NamedTuple):
         """Return the rows at positions in [0, 1]^k, the inverse of `to_unit_cube`.
 
         Synthetic rows are drawn with it: a uniform position in the cube becomes a row
-        with the law of its component.
+        with the distribution of its component.
 
         Parameters
         ----------
@@ -571,7 +571,7 @@ class SyntheticRecords(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ReleasedPopulation:
-    """A probability law on a manifold that consists of released numbers only.
+    """A probability distribution on a manifold that consists of released numbers only.
 
     To draw a record, a leaf is drawn with the probability of its weight, and then a
     uniform position in the leaf. The position is mapped to a row of numbers, and the row
@@ -584,7 +584,7 @@ class ReleasedPopulation:
     chart : RowChart
         The map between points and rows of numbers.
     components : Components
-        The laws of rows, which map them to positions in the unit cube.
+        The distributions of rows, which map them to positions in the unit cube.
     leaves : Leaves
         The cells of the cube, with their released weights.
     """

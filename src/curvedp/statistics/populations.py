@@ -210,7 +210,7 @@ def _cached_population_of_spread(
     manifold = parse_manifold(manifold_text)
     rng = np.random.default_rng(_SEED)
     offset = rng.standard_normal(manifold.dim)
-    offset *= _typical_offset(manifold, spread) / np.linalg.norm(offset)
+    offset *= _typical_center_distance(manifold, spread) / np.linalg.norm(offset)
     public_center = np.frombuffer(center).reshape(manifold.point_shape)
     middle = np.asarray(manifold.from_normal_coordinates(public_center, offset))
 
@@ -264,7 +264,7 @@ def _power_of_lengths(
     return min(1.0, shape.edge_width / std_in_curvature_radii)
 
 
-def _typical_offset(manifold: Manifold, spread: float) -> float:
+def _typical_center_distance(manifold: Manifold, spread: float) -> float:
     """Return the distance from the public center to the mean of a public population.
 
     It is the spread, unless the manifold is too small for that: users place the public

@@ -185,7 +185,7 @@ class ClassPrototypes(Statistic):
         center = np.asarray(canonical_center(self.manifold, self.center))
         return Ball(center, farthest_record(self.manifold, radius))
 
-    def to_points(self, records: np.ndarray) -> np.ndarray:
+    def clip_to_canonical_ball(self, records: np.ndarray) -> np.ndarray:
         """Return records in the canonical frame, clipped into the outer ball.
 
         In the canonical frame an isometry has moved the ball's center to where floats
@@ -265,11 +265,12 @@ def pooled_counts(counts: np.ndarray, count_std: float) -> np.ndarray:
     """Estimate class sizes from noisy counts, with a smaller error than the counts.
 
     Noisy sums are divided by these estimates. By empirical Bayes, the sizes are modeled
-    as draws from a law with the variance τ², which is estimated as the variance of the
-    counts minus the variance of the noise. Each count is moved toward their average by
-    the fraction count_std²/(τ² + count_std²) of the distance. Let s be the standard
-    deviation of such an estimate. Estimates below s, or below 1, are replaced by the
-    larger of these two numbers, so that no sum is divided by a number near 0.
+    as draws from a distribution with the variance τ², which is estimated as the
+    variance of the counts minus the variance of the noise. Each count is moved toward
+    their average by the fraction count_std²/(τ² + count_std²) of the distance. Let s be
+    the standard deviation of such an estimate. Estimates below s, or below 1, are
+    replaced by the larger of these two numbers, so that no sum is divided by a number
+    near 0.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class ReducedClasses(Statistic):
         return (PostProcessing.LEADING_EIGENVECTORS,)
 
 
-def longest_features(features: Any, components: Any) -> float:
+def default_feature_bound(features: Any, components: Any) -> float:
     """Return the default bound to which the features of a record are clipped.
 
     It is large enough to clip no useful features. With a matrix A of trace 1, the
@@ -181,7 +181,7 @@ class Reduction(NamedTuple):
     scales: np.ndarray
     features: str
 
-    def features_of(self, matrices: np.ndarray) -> np.ndarray:
+    def to_features(self, matrices: np.ndarray) -> np.ndarray:
         """Return features of matrices of trace 1, shape (n, k(k+1)/2).
 
         With the directions U in rows, B = UAUᵀ, and g the square root or the logarithm,
@@ -207,8 +207,8 @@ class Reduction(NamedTuple):
         origin = np.diag(function(self.scales))
         return np.asarray(pack((mapped + mapped.mT) / 2) - pack(origin))
 
-    def matrices_of(self, features: np.ndarray) -> np.ndarray:
-        """Return the reduced matrices that have given features: `features_of` reversed.
+    def from_features(self, features: np.ndarray) -> np.ndarray:
+        """Return the reduced matrices that have given features: `to_features` reversed.
 
         It shows released means of features as matrices.
 
@@ -273,7 +273,7 @@ class LinearClassifier(NamedTuple):
             Rows of length at most `radius`.
         """
         with np.errstate(all="ignore"):  # a record that is no matrix is no warning
-            features = self.reduction.features_of(normalize_matrices(records))
+            features = self.reduction.to_features(normalize_matrices(records))
             return clip_rows(features, self.radius)
 
     def scores(self, records: np.ndarray) -> np.ndarray:

@@ -89,10 +89,10 @@ def default_outer_radius(manifold: Manifold, outer_radius: Any = None) -> float:
     """
     if outer_radius is not None:
         return _validate.length("outer_radius", outer_radius)
-    return sqrt(sum(_generous_radius(factor) ** 2 for factor in manifold.factors))
+    return sqrt(sum(_default_factor_radius(factor) ** 2 for factor in manifold.factors))
 
 
-def _generous_radius(factor: Manifold) -> float:
+def _default_factor_radius(factor: Manifold) -> float:
     """Return the default radius of the outer ball for one factor of a space.
 
     Parameters

@@ -90,7 +90,7 @@ def frechet_mean_sensitivity(
     return _enlarged_flat_sensitivity(manifold, radius, n, curvature_factor)
 
 
-def mean_chart_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
+def mean_coordinates_sensitivity(manifold: Manifold, radius: float, n: int) -> float:
     """Return how far the mean's coordinates in the chart at the ball's center can move.
 
     The coordinates are those of the logarithm at the center.

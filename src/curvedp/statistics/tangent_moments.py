@@ -344,7 +344,7 @@ class TangentMomentsNearMean(SearchedTangentMoments):
 class TangentMomentsSum(ClippedSum):
     """The sum (Σ u, w·n, a·Σ uuᵀ) of logarithms u = log_c(x)/r; n is private.
 
-    A record's vector has length at most √(1 + w² + a²). `read_sum` returns the vector
+    A record's vector has length at most √(1 + w² + a²). `estimate_from_sum` returns the vector
     of `TangentMoments` followed by the noisy count.
     """
 
@@ -397,7 +397,7 @@ class TangentMomentsSum(ClippedSum):
         products = np.concatenate([u * u, sqrt(2) * u[:, i] * u[:, j]], axis=1)
         return np.concatenate([vectors, MOMENT_WEIGHT * products], axis=1)
 
-    def read_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
+    def estimate_from_sum(self, noisy_sum: np.ndarray, noise_std: float) -> np.ndarray:
         """Divide the noisy sums by the noisy count, and append the noisy count.
 
         Parameters
@@ -563,7 +563,7 @@ def estimate_moments(
     step = shrink_vector(mean_log, mean_noise)
     length = float(np.linalg.norm(step))
     step = step * min(1.0, radius / max(length, radius))
-    mean, frame = _carry_frame(manifold, ball.center, step)
+    mean, frame = _transport_frame(manifold, ball.center, step)
     covariance_in_frame = frame.T @ covariance @ frame
     return TangentEstimate(
         mean,
@@ -589,7 +589,7 @@ class FrameAtMean(NamedTuple):
     rotation: np.ndarray
 
 
-def _carry_frame(
+def _transport_frame(
     manifold: Manifold, center: np.ndarray, step: np.ndarray
 ) -> FrameAtMean:
     """Carry the orthonormal frame at a center along a geodesic to the private mean.
@@ -750,10 +750,11 @@ def separate_from_noise(
 
     The noise is symmetric and Gaussian, with standard deviation σ on the diagonal and
     σ/√2 off it. It increases an eigenvalue λ to λ̂. In the limit d → ∞ the increase is
-    σ²/2·Σ 1/(λ̂ − λ̂_j) over the other noisy eigenvalues λ̂_j (the subordination function
-    of the semicircle law; Capitaine et al. 2009). It is subtracted from the variances
-    that are above the noise, which are at least 0 afterwards. Noise does not bias the
-    trace. So the rest of the trace is divided evenly among the other directions.
+    σ²/2·Σ 1/(λ̂ − λ̂_j) over the other noisy eigenvalues λ̂_j (the subordination
+    function of the semicircle distribution; Capitaine et al. 2009). It is subtracted
+    from the variances that are above the noise, which are at least 0 afterwards. Noise
+    does not bias the trace. So the rest of the trace is divided evenly among the other
+    directions.
 
     Parameters
     ----------

@@ -19,15 +19,15 @@ def unclipped_variance(
 ) -> float:
     """Return the variance of records whose distances were clipped to a radius.
 
-    Let the squared distances of the records to their mean have a Gamma law of shape a
-    and mean s². Both follow from two numbers: the mean v of the squared distances that
-    are cut to r², and the share q of those above r². With x = a·r²/s² and the
-    regularized incomplete gamma functions P and Q,
+    Let the squared distances of the records to their mean have a Gamma distribution of
+    shape a and mean s². Both follow from two numbers: the mean v of the squared
+    distances that are cut to r², and the share q of those above r². With x = a·r²/s²
+    and the regularized incomplete gamma functions P and Q,
 
         q = Q(a, x),    v/r² = (a/x)·P(a + 1, x) + q.
 
     The first equation gives x for every a, and then the second one gives a. With
-    longer tails than normal records on a line have, the law of these is taken.
+    longer tails than normal records on a line have, the distribution of these is taken.
 
     Parameters
     ----------
@@ -45,7 +45,8 @@ def unclipped_variance(
 
     Examples
     --------
-    Of an exponential law of mean 1, cut at 1, e⁻¹ is outside and 1 − e⁻¹ is left.
+    Of an exponential distribution of mean 1, cut at 1, e⁻¹ is outside and 1 −
+    e⁻¹ is left.
 
     >>> import math
     >>> outside = math.exp(-1)
@@ -57,11 +58,11 @@ def unclipped_variance(
     cut_mean = variance / squared_radius
 
     def scaled_radius(shape: float) -> float:
-        """Return the x = a·r²/s² that the share q of the law exceeds."""
+        """Return the x = a·r²/s² that the share q of the distribution exceeds."""
         return float(gammaincinv(shape, 1 - share_outside))
 
     def excess(log_shape: float) -> float:
-        """Return by how much the law's mean, cut at r², exceeds v, over r²."""
+        """Return by how much the distribution's mean, cut at r², exceeds v, over r²."""
         shape = exp(log_shape)
         x = scaled_radius(shape)
         inside = shape / x * float(gammainc(shape + 1, x))

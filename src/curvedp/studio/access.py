@@ -130,7 +130,7 @@ class Guard:
             return self._app
         if path == ENTRANCE_PATH and method == "POST":
             return self._exchange_token(headers.get(TOKEN_HEADER, ""))
-        if _equal(headers.get(SECRET_HEADER, ""), self._secret):
+        if _equal_in_constant_time(headers.get(SECRET_HEADER, ""), self._secret):
             return self._app
         return Response(status_code=403)
 
@@ -147,7 +147,7 @@ class Guard:
         Response
             The secret as JSON, or 403 for any other token.
         """
-        if self._token is None or not _equal(token, self._token):
+        if self._token is None or not _equal_in_constant_time(token, self._token):
             return Response(status_code=403)
         self._token = None
         if self.on_token_used is not None:
@@ -169,7 +169,7 @@ def link_for(port: int, token: str) -> str:
     return f"http://127.0.0.1:{port}/#{token}"
 
 
-def _equal(text: str, expected: str) -> bool:
+def _equal_in_constant_time(text: str, expected: str) -> bool:
     """Return whether two secrets are equal, in a time that reveals nothing about them.
 
     An ordinary comparison stops at the first difference; its time would tell how many

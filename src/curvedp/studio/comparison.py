@@ -28,9 +28,9 @@ from curvedp.core.wording import protected_unit_sentence
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.estimators.comparison import (
     GroupComparison,
+    budget_share_of_test,
     comparison_unit,
-    largest_ball,
-    share_of_test,
+    public_or_outer_ball,
 )
 from curvedp.estimators.shares import check_divisible, share_of_guarantee
 from curvedp.geometry import parse_manifold
@@ -239,7 +239,7 @@ class ComparisonStudy(Study):
 
         # The ball and the means together take this part of the budget.
         is_private = isinstance(options["radius"], str)
-        means_share = 1 - share_of_test(is_private=is_private)
+        means_share = 1 - budget_share_of_test(is_private=is_private)
         study = plan(
             self.space,
             min(sizes),
@@ -285,10 +285,10 @@ class ComparisonStudy(Study):
             The number of records or people of each group; of pairs, one number.
         """
         space = options["manifold"]
-        ball = largest_ball(space, options["radius"], options.get("center"))
+        ball = public_or_outer_ball(space, options["radius"], options.get("center"))
         is_private = isinstance(options["radius"], str)
         test_guarantee = share_of_guarantee(
-            guarantee, share_of_test(is_private=is_private)
+            guarantee, budget_share_of_test(is_private=is_private)
         )
         statistic: PairedDistance | SamplesDistance
         if self.offer.is_paired:
@@ -336,12 +336,14 @@ class ComparisonStudy(Study):
                 self.space,
                 first,
                 radius,
-                share_of_guarantee(guarantee, share_of_test(is_private=is_private)),
+                share_of_guarantee(
+                    guarantee, budget_share_of_test(is_private=is_private)
+                ),
                 center=options.get("center"),
                 mechanism="gradient",
             )
             level = options.get("level", _LEVEL)
-            smallest = _smallest_found_shift(
+            smallest = _smallest_detectable_shift(
                 lambda shift: test_plan.power(shift, spread, second, level), spread
             )
         except CurvedpError as error:
@@ -572,7 +574,7 @@ def _region_or_reason(study: Plan) -> tuple[float | None, str]:
         return None, describe(error)
 
 
-def _smallest_found_shift(
+def _smallest_detectable_shift(
     power_at: Callable[[float], float], spread: float
 ) -> float | None:
     """Return the smallest shift that a test finds often enough, by bisection.

@@ -708,7 +708,7 @@ def page_offer(offer: Offer) -> dict[str, Any]:
     """
     column_label = ""
     if offer.column is not None:
-        column_label = _field_words(offer.column.label, offer.column.note)
+        column_label = _field_label(offer.column.label, offer.column.note)
     return {
         "title": offer.title,
         "column": column_label,
@@ -734,7 +734,7 @@ def _page_option(option: Option) -> dict[str, Any]:
     keyboards = {int: "numeric", float: "decimal", str: "text"}
     return {
         "name": option.name,
-        "label": _field_words(option.label, option.note),
+        "label": _field_label(option.label, option.note),
         "placeholder": option.placeholder,
         "hint": option.hint,
         "suggestion": option.suggestion,
@@ -743,7 +743,7 @@ def _page_option(option: Option) -> dict[str, Any]:
     }
 
 
-def _field_words(label: str, note: str) -> str:
+def _field_label(label: str, note: str) -> str:
     """Return the words above an input field of the page, such as "radius: in km".
 
     Parameters
@@ -781,7 +781,7 @@ def surely_exceeds(guarantee: Guarantee, ledger: Ledger) -> bool:
     return False
 
 
-def rounded_up(guarantee: Guarantee) -> str:
+def round_charge_up(guarantee: Guarantee) -> str:
     """Return a charge with four decimals, never less than it is.
 
     Parameters
@@ -811,5 +811,5 @@ def _entry_line(entry: Entry) -> str:
     entry : Entry
         An entry of the ledger.
     """
-    line = f"{entry.number}. {entry.label}: {rounded_up(entry.guarantee)}"
+    line = f"{entry.number}. {entry.label}: {round_charge_up(entry.guarantee)}"
     return line if entry.unit is None else f"{line}, for one {entry.unit.words}"

@@ -201,9 +201,9 @@ async def _answer(
         desk = await run_in_threadpool(open_desk)
         return JSONResponse(await run_in_threadpool(answer, desk, page_values))
     except (CurvedpError, OSError) as error:
-        return _refusal(describe(error))
+        return _error_response(describe(error))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return _refusal(
+        return _error_response(
             "the page sent something that it should not have: load it again"
         )
 
@@ -234,8 +234,8 @@ async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response
             desk.add_file(target, is_further=is_further)
             return JSONResponse(desk.state())
     except (CurvedpError, OSError) as error:
-        return _refusal(describe(error))
-    return _refusal(
+        return _error_response(describe(error))
+    return _error_response(
         f"{target.name} has more than {desk.max_upload_bytes // 2**20} MB: start "
         f"`curvedp studio {target.name}`, which reads it where it lies",
         status=413,
@@ -299,7 +299,7 @@ async def _download(open_desk: Callable[[], "Desk"], request: Request) -> Respon
     return Response(content, media_type="application/octet-stream")
 
 
-def _refusal(text: str, status: int = 400) -> Response:
+def _error_response(text: str, status: int = 400) -> Response:
     """Return an answer that the page shows as an error, with an HTTP status.
 
     Parameters

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from curvedp.checking import Checked, advise_on_decimal_sign, check
+from curvedp.checking import RecordCheck, advise_on_decimal_sign, check
 from curvedp.comparing import COMPARISONS
 from curvedp.errors import ParameterError
 from curvedp.estimators.base import PrivateEstimator
@@ -413,7 +413,7 @@ class Study:
             units_by_label.setdefault(label, set()).add(unit)
         return [len(units_of_label) for units_of_label in units_by_label.values()]
 
-    def check(self, data: Path) -> Checked:
+    def check(self, data: Path) -> RecordCheck:
         """Check the records, and return the findings. NOT private: see `curvedp.check`.
 
         Parameters
@@ -423,7 +423,7 @@ class Study:
 
         Returns
         -------
-        Checked
+        RecordCheck
             Facts and advice for those who may see the records.
         """
         files = [self._read_file(path) for path in (data, *self.further_files)]

@@ -56,7 +56,7 @@ _UNBOUNDED_RADIUS = 1e300
 def noise_law_of(
     kind: NoiseKind, space: Manifold, scale: float
 ) -> RiemannianGaussian | RiemannianLaplace:
-    """Return the Riemannian Gaussian or Laplace law on a space.
+    """Return the Riemannian Gaussian or Laplace distribution on a space.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def noise_law_of(
     Returns
     -------
     RiemannianGaussian or RiemannianLaplace
-        The law, which can compute privacy profiles and draw in floats.
+        The distribution, which can compute privacy profiles and draw in floats.
     """
     if kind == "laplace":
         return RiemannianLaplace(space, scale)
@@ -88,7 +88,7 @@ class NoiseDescription(NamedTuple):
     space : Manifold
         Where the noise is drawn: the manifold, or Euclidean space for noise in a chart.
     scale : float
-        The scale of the noise law.
+        The scale of the noise distribution.
     sensitivity : float
         How far the computed value can move between neighboring data sets. It includes
         float errors.
@@ -245,14 +245,14 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
             return
         for factor in self.manifold.factors:
             max_distance = factor.float_set.max_distance
-            if max_distance < inf and not self._stays_within(factor):
+            if max_distance < inf and not self._is_representable(factor):
                 raise ParameterError(
                     f"{self.info.name} of scale {self.noise.scale:.4g}: most draws are "
                     f"farther than {max_distance:g}, beyond what doubles hold on "
                     f"{factor!r}; use less noise, or a statistic in a public ball"
                 )
 
-    def _stays_within(self, factor: Manifold) -> bool:
+    def _is_representable(self, factor: Manifold) -> bool:
         """Return whether doubles can represent at least half of the draws on a factor.
 
         Parameters
@@ -314,7 +314,7 @@ class ValueMechanism(Mechanism, SimulatesRelease, LeadsToRegion, RefusesRelease)
         return np.asarray(self.post_process(self.point_from_grid(coordinates)))
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the point that was drawn about the statistic, with the noise law.
+        """Return the drawn point of a certificate, with its noise distribution.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class IsotropicMechanism(ValueMechanism):
         ------
         UnattainableGuarantee
             If no amount of noise meets the guarantee. On negatively curved space some
-            noise laws cannot get below a certain privacy loss.
+            noise distributions cannot get below a certain privacy loss.
         """
         return cls.calibrate(ExternalValue(manifold, sensitivity), guarantee)
 
@@ -413,7 +413,7 @@ class IsotropicMechanism(ValueMechanism):
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
-        sensitivity = cls.charged_sensitivity(statistic)
+        sensitivity = cls.calibration_sensitivity(statistic)
         scale_guess = sensitivity
         if cls.noise_kind == "laplace":
             scale_guess = sensitivity / sqrt(statistic.value_space.dim)
@@ -422,7 +422,7 @@ class IsotropicMechanism(ValueMechanism):
         return mechanism_from_parameters(cls, statistic, {cls.scale_name: scale})
 
     @classmethod
-    def charged_sensitivity(cls, statistic: Any) -> float:
+    def calibration_sensitivity(cls, statistic: Any) -> float:
         """Return the sensitivity to which the noise is calibrated, with float errors.
 
         Parameters
@@ -484,18 +484,18 @@ class IsotropicMechanism(ValueMechanism):
             self.noise_kind,
             self.noise_space,
             self.scale,
-            self.charged_sensitivity(self.statistic),
+            self.calibration_sensitivity(self.statistic),
         )
 
     @cached_property
     def noise_law(self) -> RiemannianGaussian | RiemannianLaplace:
-        """The law of the noise."""
+        """The distribution of the noise."""
         return noise_law_of(self.noise_kind, self.noise_space, self.scale)
 
     @cached_property
     def privacy_profile(self) -> PrivacyProfile:
         """The exact privacy profile of the release: δ as a function of ε."""
-        sensitivity = self.charged_sensitivity(self.statistic)
+        sensitivity = self.calibration_sensitivity(self.statistic)
         return self.profile_by_scale(self.manifold, sensitivity)(self.scale)
 
     def draw(self, data: np.ndarray, source: Source) -> Draw:
@@ -515,16 +515,16 @@ class IsotropicMechanism(ValueMechanism):
         -------
         Draw
             The noisy point, with its integers on the public grid and a bound on the
-            total variation distance of the sampler from the ideal law.
+            total variation distance of the sampler from the ideal distribution.
         """
-        space, center = self.draw_center(data)
+        space, center = self.noise_space_and_center(data)
         point_draw = exact_draw(
             self.noise_kind, space, self.scale, center, source=source, grid=self.grid
         )
         point = self.point_from_grid(point_draw.value)
         return Draw(point, [point_draw.integers], point_draw.tau)
 
-    def draw_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
+    def noise_space_and_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
         """Return the space in which the noise is drawn, and the center of the noise.
 
         Parameters

@@ -83,8 +83,8 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
     Guarantees
     - μ-GDP with μ = `privacy_profile.mu`, the supremum over all ε and all distances up
       to the sensitivity, rounded up;
-    - the released value is on the grid 2^-30 (finer for small noise), and its law is
-      within total variation distance `slack` of the ideal law.
+    - the released value is on the grid 2^-30 (finer for small noise), and its
+      distribution is within total variation distance `slack` of the ideal one.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
 
     @property
     def scale(self) -> float:  # type: ignore[override]  # a field of other laws
-        """The noise scale σ, under the name that all noise laws share."""
+        """The noise scale σ, under the name that all noise distributions share."""
         return self.sigma
 
     @property
@@ -166,7 +166,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         return grid_shape(self.manifold)
 
     @classmethod
-    def charged_sensitivity(cls, statistic: Statistic) -> float:
+    def calibration_sensitivity(cls, statistic: Statistic) -> float:
         """Return the sensitivity to which the noise is calibrated, with float errors.
 
         For some factors of the space the noise is added to flat coordinates, which are
@@ -185,7 +185,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
             record is replaced.
         """
         # The number of factors for which the noise is added to flat coordinates.
-        n_charts = _count_charts(statistic.value_space)
+        n_charts = _count_flat_factors(statistic.value_space)
         if n_charts == 0:
             return float(statistic.sensitivity)
         # A factor 2 for the two neighboring data sets.
@@ -216,7 +216,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         """
         check_supported(cls, statistic)
         check_guarantee(guarantee)
-        sensitivity = cls.charged_sensitivity(statistic)
+        sensitivity = cls.calibration_sensitivity(statistic)
         space = statistic.value_space
         _check_exact_sampler(space)  # before the search for σ, which can take seconds
         if _is_slow_product(space):
@@ -233,7 +233,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         if self.profile == "exact":
             return super().privacy_profile
         law = RiemannianGaussian(self.manifold, self.sigma)
-        bound = law.flat_bound(self.charged_sensitivity(self.statistic))
+        bound = law.flat_bound(self.calibration_sensitivity(self.statistic))
         assert bound is not None  # `__init__` has refused other spaces
         return bound
 
@@ -320,9 +320,9 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         -------
         Draw
             The noisy point, with its integers on the public grid and a bound on the
-            total variation distance of the sampler from the ideal law.
+            total variation distance of the sampler from the ideal distribution.
         """
-        return super().draw(_clip_to_chart(self.manifold, data), source)
+        return super().draw(_clip_flat_factors(self.manifold, data), source)
 
 
 def _check_exact_sampler(space: Manifold) -> None:
@@ -447,7 +447,7 @@ def _scale_by_ricci(
     return sigma
 
 
-def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
+def _clip_flat_factors(manifold: Manifold, point: np.ndarray) -> np.ndarray:
     """Clip a point to a large ball in each factor that is released in flat coordinates.
 
     In such a factor the point is moved to within `MAX_CHART_LENGTH` of the origin, so
@@ -468,7 +468,7 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
     if len(manifold.factors) > 1:
         components = split_into_factors(manifold, point)
         clipped_components = [
-            _clip_to_chart(factor, component)
+            _clip_flat_factors(factor, component)
             for factor, component in zip(manifold.factors, components, strict=True)
         ]
         return np.asarray(join_factors(manifold, clipped_components))
@@ -478,8 +478,8 @@ def _clip_to_chart(manifold: Manifold, point: np.ndarray) -> np.ndarray:
     return np.asarray(clipped[0])
 
 
-def _count_charts(manifold: Manifold) -> int:
+def _count_flat_factors(manifold: Manifold) -> int:
     """Return the number of factors of a space that are released in flat coordinates."""
     if len(manifold.factors) > 1:
-        return sum(_count_charts(factor) for factor in manifold.factors)
+        return sum(_count_flat_factors(factor) for factor in manifold.factors)
     return int(is_released_in_flat_coordinates(manifold))

@@ -65,7 +65,7 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
         *,
         statistic: Statistic | None = None,
     ) -> None:
-        """State the statistic and σ, and check that this law can be drawn exactly.
+        """State the statistic and σ, and check that this noise can be drawn exactly.
 
         Parameters
         ----------
@@ -83,8 +83,8 @@ class LaplaceMechanism(IsotropicMechanism, SometimesExcluded):
         Raises
         ------
         ParameterError
-            If the manifold has no exact Laplace sampler, or σ is so large that the law
-            has infinite mass.
+            If the manifold has no exact Laplace sampler, or σ is so large that the
+            distribution has infinite mass.
         """
         super().__init__(manifold, sensitivity, scale, statistic=statistic)
         if not has_exact_laplace(self.manifold):

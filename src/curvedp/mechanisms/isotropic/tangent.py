@@ -138,7 +138,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         return cls.calibrate(value, guarantee)
 
     @classmethod
-    def charged_sensitivity(cls, statistic: Any) -> float:
+    def calibration_sensitivity(cls, statistic: Any) -> float:
         """Return how far the computed normal coordinates of the value can move.
 
         The noise is calibrated to it. To the exact bound, the float errors of the
@@ -208,7 +208,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         dim = self.manifold.dim
         return self.scale * std_per_scale(self.noise_kind, dim) * sqrt(dim)
 
-    def draw_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
+    def noise_space_and_center(self, value: np.ndarray) -> tuple[Manifold, np.ndarray]:
         """Return Euclidean space, and the coordinates of a value at the base point.
 
         Parameters
@@ -219,7 +219,7 @@ class TangentMechanism(IsotropicMechanism, HasNoiseLength):
         return self.noise_space, self._coordinates(value)
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return the noisy coordinates that a certificate recorded, with the noise law.
+        """Return the noisy coordinates of a certificate, with their noise distribution.
 
         Confidence regions follow from them.
 
@@ -343,7 +343,7 @@ class LogGaussianMechanism(PostProcessesItself, TangentMechanism):
     Guarantees
     - exactly μ-GDP with μ = (chart sensitivity + 2·float error of the chart)/σ;
     - the coordinates are on the grid 2^-30 (finer for small noise), within total
-      variation distance `slack` of the ideal law.
+      variation distance `slack` of the ideal distribution.
 
     Examples
     --------
@@ -422,7 +422,7 @@ class LogLaplaceMechanism(TangentMechanism):
     -----
     Guarantees
     - ε-DP with ε = (chart sensitivity + 2·float error of the chart)/scale, and the
-      exact profile of that law.
+      exact profile of that distribution.
 
     Examples
     --------

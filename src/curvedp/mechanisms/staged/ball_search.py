@@ -59,7 +59,7 @@ from curvedp.mechanisms.staged.queries import Queries
 from curvedp.mechanisms.staged.scale_search import (
     Bins,
     half_bin_count,
-    likeliest_bin,
+    likeliest_position,
     point_or_fallback,
     rescale_factor,
 )
@@ -202,7 +202,7 @@ class BallSearchResult(NamedTuple):
     transcript: list[dict[str, Any]]
 
 
-class Rehearsal(NamedTuple):
+class SimulatedReleases(NamedTuple):
     """What simulated releases of public records show.
 
     Attributes
@@ -283,7 +283,7 @@ class PrivateBallMechanism(
     - μ-GDP with μ = 1/`scale`, or pure ε = 1/`scale`, for replace-one adjacency, for
       ANY records;
     - every released number is on the grid 2^-30 (finer for small noise), within total
-      variation distance `slack` of the ideal law.
+      variation distance `slack` of the ideal distribution.
     """
 
     if TYPE_CHECKING:
@@ -606,7 +606,7 @@ class PrivateBallMechanism(
             The mechanism that will release the statistic in the ball.
         """
         share_left = budget.share_left
-        guarantee = budget.spend_rest()
+        guarantee = budget.spend_remaining()
         # Between these limits a double can hold the noise of a mean in the ball.
         radius = min(max(ball.radius, _SMALLEST_RADIUS), _LARGEST_RADIUS)
         ball = ball._replace(radius=radius)
@@ -689,7 +689,7 @@ class PrivateBallMechanism(
         Returns
         -------
         NoisyDraw
-            What the final mechanism drew, with the law of its noise.
+            What the final mechanism drew, with the distribution of its noise.
 
         Raises
         ------
@@ -826,7 +826,7 @@ class PrivateBallMechanism(
             Its value is the `Ball`; its budget is what is left for the final mechanism.
         """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
-        center = self._find_units(queries, budget, self.statistic.center)
+        center = self._rescale_center(queries, budget, self.statistic.center)
         start = self._embedded_start(queries, budget, center)
         radius = self._median_radius(
             queries, budget, start.point, smallest=start.noise_length / 4
@@ -952,9 +952,9 @@ class PrivateBallMechanism(
     @property
     def _step_share(self) -> float:
         """The fraction of the budget that one step of the center takes."""
-        return self._share_for_few(self._shares.location)
+        return self._share_for_few_records(self._shares.location)
 
-    def _share_for_few(
+    def _share_for_few_records(
         self, share: float, few_records_share: float = _FEW_RECORDS_SHARE
     ) -> float:
         """Return the fraction of the budget for a stage, raised if records are few.
@@ -1034,7 +1034,7 @@ class PrivateBallMechanism(
             )
         # For pure ε, one noisy histogram of distances in shells about the center.
         if smallest >= largest:
-            wide_share = self._share_for_few(
+            wide_share = self._share_for_few_records(
                 self._shares.units, _FEW_RECORDS_WIDE_SHARE
             )
             return self._radius_by_shells(
@@ -1042,7 +1042,7 @@ class PrivateBallMechanism(
             )
 
         many_narrow_shells = _NARROW_SHELLS._replace(n_shells=_WIDE_SHELLS.n_shells)
-        shells = many_narrow_shells.reaching_to(smallest / largest)
+        shells = many_narrow_shells.without_inner_shells(smallest / largest)
         return self._radius_by_shells(
             queries,
             budget,
@@ -1228,7 +1228,7 @@ class PrivateBallMechanism(
         """
         share = self._shares.counts
         if self._is_pure:
-            return self._share_for_few(share)
+            return self._share_for_few_records(share)
         if search is _COARSE_SEARCH:
             share = share / 8
         elif search is _NARROW_SEARCH:
@@ -1241,7 +1241,7 @@ class PrivateBallMechanism(
 
     # ---- locations ----
 
-    def _find_units(
+    def _rescale_center(
         self, queries: Queries, budget: StageBudget, center: np.ndarray
     ) -> np.ndarray:
         """Rescale the center to the records' unit of measurement.
@@ -1274,7 +1274,7 @@ class PrivateBallMechanism(
             half_count = half_bin_count(cone, self.statistic.outer_radius, _BIN_WIDTH)
             bins = Bins(_BIN_WIDTH, half_count, self.noise_kind)
 
-            budget_share = self._share_for_few(
+            budget_share = self._share_for_few_records(
                 self._shares.units, _FEW_RECORDS_WIDE_SHARE
             )
             budget_share = min(budget_share, _MAX_SHARE / len(cone_indices))
@@ -1285,7 +1285,7 @@ class PrivateBallMechanism(
                 "units", budget_share, sqrt(2), edge_weights, l1_sensitivity=2.0
             )
 
-            bin_offset = likeliest_bin(
+            bin_offset = likeliest_position(
                 noisy_weights, noise_std, self.statistic.n, self.noise_kind
             )
             center = rescale_factor(
@@ -1493,7 +1493,7 @@ class PrivateBallMechanism(
         """Predict the error for records as spread out as `plan` assumes by default."""
         return self.rehearse(self.statistic.reference_spread).error
 
-    def rehearse(self, spread: float) -> Rehearsal:
+    def rehearse(self, spread: float) -> SimulatedReleases:
         """Simulate 3 to 32 releases of public records of a given spread. NOT private.
 
         Errors are predicted from them, before private records are read.
@@ -1505,7 +1505,7 @@ class PrivateBallMechanism(
 
         Returns
         -------
-        Rehearsal
+        SimulatedReleases
             The root mean square and the median of the errors, and about the radii of
             the balls found.
         """
@@ -1529,7 +1529,7 @@ class PrivateBallMechanism(
             errors.append(statistic.simulated_error(final, rng, *population))
             radii.append(ball.radius)
         rms_error = float(sqrt(np.mean(np.square(errors))))
-        return Rehearsal(
+        return SimulatedReleases(
             error=rms_error,
             median_error=float(np.median(errors)),
             radius=float(np.median(radii)),

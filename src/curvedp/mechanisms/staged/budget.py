@@ -156,8 +156,8 @@ class StageBudget:
         l1_sensitivity : float, optional
             The sensitivity in the ℓ₁ norm. If it is given and the noise is Laplace,
             each value gets independent noise (Dwork et al. 2006). If one record changes
-            only few of many values, this is less noise than the Laplace law of the
-            Euclidean norm needs.
+            only few of many values, this is less noise than the Laplace distribution of
+            the Euclidean norm needs.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class StageBudget:
         divisor = share if self.noise_kind == "laplace" else sqrt(share)
         return sensitivity * self._scale / divisor
 
-    def spend_rest(self) -> Guarantee:
+    def spend_remaining(self) -> Guarantee:
         """Spend the budget that is left, and return it as a guarantee for one release.
 
         Returns

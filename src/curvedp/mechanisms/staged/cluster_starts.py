@@ -401,14 +401,16 @@ class NoisyHistogram(NamedTuple):
     counts: np.ndarray
     std: float
 
-    def occupied(self, candidates: np.ndarray, least: int) -> WeightedPoints:
+    def occupied_candidates(
+        self, candidates: np.ndarray, min_count: int
+    ) -> WeightedPoints:
         """Return the candidates whose count clearly exceeds the noise, with their counts.
 
         Parameters
         ----------
         candidates : array of shape (candidates, components)
             All candidates for centers, one in each row.
-        least : int
+        min_count : int
             At least this many candidates are returned, if there are so many. They are
             those with the largest counts if fewer exceed the noise.
 
@@ -419,8 +421,8 @@ class NoisyHistogram(NamedTuple):
             the noisy counts.
         """
         is_occupied = self.counts > _OCCUPIED_DEVIATIONS * self.std
-        if is_occupied.sum() < least:
-            indices_of_largest = np.argsort(-self.counts, kind="stable")[:least]
+        if is_occupied.sum() < min_count:
+            indices_of_largest = np.argsort(-self.counts, kind="stable")[:min_count]
             is_occupied = np.zeros(len(self.counts), dtype=bool)
             is_occupied[indices_of_largest] = True
         weights = np.maximum(self.counts[is_occupied], 1e-3)  # weights are positive
@@ -464,8 +466,8 @@ def choose_number_of_clusters(
     reference_histogram, quantization = _reference_histogram(
         candidates, subspace, histogram
     )
-    cloud = histogram.occupied(candidates, _LEAST_OCCUPIED)
-    reference = reference_histogram.occupied(candidates, _LEAST_OCCUPIED)
+    cloud = histogram.occupied_candidates(candidates, _LEAST_OCCUPIED)
+    reference = reference_histogram.occupied_candidates(candidates, _LEAST_OCCUPIED)
 
     most = min(largest, len(cloud.points) // 2, len(reference.points) // 2)
     numbers = [k for k in _COMPARED_NUMBERS if k <= most]

@@ -25,21 +25,21 @@ from curvedp.statistics.clusters import (
 __all__ = [
     "MAX_RECORDS",
     "MAX_ROWS_PER_PERSON",
-    "AlreadyProjected",
     "ClusterData",
     "ClusterQueries",
+    "IdentityProjection",
     "ProjectedChart",
     "ProjectedQueries",
     "Projection",
-    "as_positions",
     "count_nearest",
+    "distance_histogram",
     "nearest_center",
+    "residual_histogram",
     "sum_grams",
-    "sum_lengths",
-    "sum_residual_lengths",
     "sum_residuals",
     "sum_sizes",
     "sum_vectors",
+    "to_grid_positions",
     "weights_of_persons",
 ]
 
@@ -192,7 +192,7 @@ class ClusterQueries:
         positions = records.project_once(space.positions)
         if positions is None:  # not on a device: each pass projects the records again
             return ProjectedQueries(self._data, space)
-        return ProjectedQueries(ClusterData(positions, weights), AlreadyProjected())
+        return ProjectedQueries(ClusterData(positions, weights), IdentityProjection())
 
 
 class ProjectedQueries(ClusterQueries):
@@ -226,7 +226,7 @@ class Projection(Protocol):
         ...
 
 
-class AlreadyProjected(NamedTuple):
+class IdentityProjection(NamedTuple):
     """The identity map, for blocks that already hold projected vectors."""
 
     def positions(self, records: Any) -> Array:
@@ -270,7 +270,7 @@ class ProjectedChart(NamedTuple):
         return round_to_grid(vectors @ directions.T, _POSITION_BITS)
 
 
-def as_positions(centers: np.ndarray) -> np.ndarray:
+def to_grid_positions(centers: np.ndarray) -> np.ndarray:
     """Return centers shortened to length 1, and rounded to the grid 2^-25.
 
     Projected records are on the same grid, so that squared distances are exact.
@@ -347,7 +347,7 @@ def _blockwise(
     """
     block_sum: Any = 0
     with np.errstate(all="ignore"):  # a data-dependent warning is a release
-        for piece in _pieces(block, _RECORDS_PER_BLOCK):
+        for piece in _slices_of_block(block, _RECORDS_PER_BLOCK):
             piece_weights = None if weights is None else np.asarray(weights)[piece]
             piece_sum = sum_records(block[piece, ...], piece_weights)
             xp = namespace(piece_sum)
@@ -355,7 +355,7 @@ def _blockwise(
     return block_sum
 
 
-def _pieces(block: Any, size_on_host: int) -> list[slice]:
+def _slices_of_block(block: Any, size_on_host: int) -> list[slice]:
     """Return the slices that divide a block of records into pieces.
 
     An empty block has one empty piece, so that its sums have the right shape.
@@ -442,7 +442,7 @@ def sum_grams(chart: Chart, block: Any, weights: Any = None) -> Array:
         How much each record counts; 1 by default.
     """
     whole_sum: Any = 0
-    for part in _pieces(block, _GRAM_BLOCK):
+    for part in _slices_of_block(block, _GRAM_BLOCK):
         vectors = chart.vectors(block[part, ...])
         if weights is not None:
             roots = np.sqrt(np.asarray(weights)[part])[:, None]
@@ -451,14 +451,14 @@ def sum_grams(chart: Chart, block: Any, weights: Any = None) -> Array:
     return namespace(whole_sum).reshape(whole_sum, (-1,))
 
 
-def _bins(lengths: Array, edges: np.ndarray) -> Array:
+def _bin_indices(lengths: Array, edges: np.ndarray) -> Array:
     """Return the index of the first edge that is at least each length, or the last one."""
     xp = namespace(lengths)
     indices = xp.searchsorted(like(lengths, edges), lengths)
     return xp.clip(indices, max=len(edges) - 1)
 
 
-def sum_lengths(
+def distance_histogram(
     chart: Chart, edges: np.ndarray, block: Any, weights: Any = None
 ) -> Array:
     """Return a histogram of the distances of a block's records to the first center.
@@ -483,7 +483,7 @@ def sum_lengths(
         vectors = chart.vectors(records)
         xp = namespace(vectors)
         lengths = xp.sqrt(xp.sum(vectors**2, axis=1))
-        return _histogram(_bins(lengths, edges), len(edges), piece_weights)
+        return _histogram(_bin_indices(lengths, edges), len(edges), piece_weights)
 
     return _blockwise(sum_records, block, weights)
 
@@ -516,7 +516,7 @@ def count_nearest(
     return _blockwise(sum_records, block, weights)
 
 
-def sum_residual_lengths(
+def residual_histogram(
     space: Projection,
     centers: np.ndarray,
     edges: np.ndarray,
@@ -544,7 +544,7 @@ def sum_residual_lengths(
     def sum_records(records: Any, piece_weights: np.ndarray | None) -> np.ndarray:
         """Return the histogram of a piece of the block, in units of 2^-32."""
         _, _, lengths = _residuals(space.positions(records), centers)
-        return _histogram(_bins(lengths, edges), len(edges), piece_weights)
+        return _histogram(_bin_indices(lengths, edges), len(edges), piece_weights)
 
     return _blockwise(sum_records, block, weights)
 

@@ -59,13 +59,13 @@ from curvedp.mechanisms.staged.cluster_sums import (
     ClusterQueries,
     ProjectedChart,
     ProjectedQueries,
-    as_positions,
     count_nearest,
-    sum_lengths,
-    sum_residual_lengths,
+    distance_histogram,
+    residual_histogram,
     sum_residuals,
     sum_sizes,
     sum_vectors,
+    to_grid_positions,
 )
 from curvedp.mechanisms.vector import AddNoise, smallest_gaussian_scale
 from curvedp.numerics.arrays import Array
@@ -224,7 +224,7 @@ REPLACED = Sensitivities(
 )
 
 
-class TermsOfSum(NamedTuple):
+class SumParameters(NamedTuple):
     """The public numbers with which a stage releases a sum.
 
     Attributes
@@ -562,7 +562,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             vectors = np.asarray(start.chart.vectors(self.statistic.starts))
             centers = vectors @ start.subspace.directions.T
         # A few noisy steps of Lloyd's algorithm, then the sizes of the final clusters.
-        centers = self._improve(projected, budget, start, centers)
+        centers = self._refine_centers(projected, budget, start, centers)
         clustering = self._measure_sizes(queries, budget, start, centers)
         return StagedResult(clustering, budget)
 
@@ -748,7 +748,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             The map from records to vectors about the center. Its radius is the largest
             distance that the histogram covers.
         """
-        terms = partial(sum_lengths, chart, _RADIUS_EDGES)
+        terms = partial(distance_histogram, chart, _RADIUS_EDGES)
         quantile = self._release_quantile(
             queries,
             budget,
@@ -841,7 +841,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             The initial centers, as vectors in the subspace.
         """
         candidates = draw_candidates(start.subspace, _CANDIDATES, _CANDIDATE_DIRECTIONS)
-        candidates = as_positions(candidates)
+        candidates = to_grid_positions(candidates)
         terms = partial(count_nearest, queries.space, candidates)
         noisy = self._release_sum(
             budget,
@@ -878,10 +878,12 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
             n_clusters = choose_number_of_clusters(
                 candidates, start.subspace, histogram, largest
             )
-        cloud = histogram.occupied(candidates, max(2 * n_clusters, _LEAST_OCCUPIED))
+        cloud = histogram.occupied_candidates(
+            candidates, max(2 * n_clusters, _LEAST_OCCUPIED)
+        )
         return cluster_weighted_points(cloud, n_clusters)
 
-    def _improve(
+    def _refine_centers(
         self,
         queries: ProjectedQueries,
         budget: StageBudget,
@@ -911,14 +913,14 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         array of shape (clusters, components)
             The final centers.
         """
-        centers = as_positions(centers)
+        centers = to_grid_positions(centers)
         # The 70% quantile of the distances to the nearest center.
         spread = self._release_quantile(
             queries,
             budget,
             "spread",
             _SPREAD_SHARE,
-            partial(sum_residual_lengths, queries.space, centers, _SPREAD_EDGES),
+            partial(residual_histogram, queries.space, centers, _SPREAD_EDGES),
             _SPREAD_EDGES,
             _WITHIN_SPREAD,
         )
@@ -983,7 +985,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         moves = spread * sums / positive_counts[:, np.newaxis]
         is_large = counts > smallest_count
         moved = np.where(is_large[:, np.newaxis], centers + moves, centers)
-        return as_positions(moved)
+        return to_grid_positions(moved)
 
     def _measure_sizes(
         self,
@@ -1079,14 +1081,14 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         NoisyAnswer
             The noisy sum, and the standard deviation of its noise.
         """
-        terms = self.terms_of_sum(budget, share, sensitivity)
+        terms = self.sum_parameters(budget, share, sensitivity)
         unit = terms.unit
         noisy = budget.release(kind, share, terms.sensitivity / unit, values / unit)
         return NoisyAnswer(unit * noisy.values, unit * noisy.std)
 
-    def terms_of_sum(
+    def sum_parameters(
         self, budget: StageBudget, share: float, sensitivity: float
-    ) -> TermsOfSum:
+    ) -> SumParameters:
         """Return the public numbers with which a stage releases a sum.
 
         Parameters
@@ -1104,7 +1106,7 @@ class KMeansMechanism(StagedMechanism, NeedsManyRecords, RefusesRelease):
         rounded_up = nextafter(sensitivity, inf)
         noise_scale = rounded_up * self.scale / sqrt(available_share)
         unit = 2.0 ** (ceil(log2(noise_scale)) + _GRID_STEPS_OF_NOISE)
-        return TermsOfSum(available_share, rounded_up, noise_scale, unit)
+        return SumParameters(available_share, rounded_up, noise_scale, unit)
 
 
 def _share_of_further_searches(budget: StageBudget) -> float:

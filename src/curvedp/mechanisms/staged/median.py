@@ -173,7 +173,7 @@ class MedianMechanism(
         return Queries(self.statistic, data)
 
     def recorded_draw(self, integers: Any) -> NoisyDraw:
-        """Return recorded noisy counts of records beyond distances, with the noise law.
+        """Return the recorded noisy counts of a certificate, with their noise distribution.
 
         A confidence region for the median distance follows from them. They are the
         counts about the last point from which distances were measured, so that their

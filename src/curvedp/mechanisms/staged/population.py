@@ -1,7 +1,7 @@
-"""Mechanisms that release a population: a law from which synthetic records are drawn. A
-*row* is a record as a vector: its clipped logarithm at a released base point, maybe
-with a predictor. A *component* holds the rows of one class and cluster. A *block* is a
-part of the records, read at once.
+"""Mechanisms that release a population: a distribution from which synthetic records are
+drawn. A *row* is a record as a vector: its clipped logarithm at a released base point,
+maybe with a predictor. A *component* holds the rows of one class and cluster. A *block*
+is a part of the records, read at once.
 
 All three begin alike: a noisy step from the public center to a base point, a private
 length to which logarithms are clipped there, and noisy counts, means and second moments
@@ -110,7 +110,7 @@ class NoisyMoments(NamedTuple):
     share_std : float
         The standard deviation of the noise in a share; 0 where it is known.
     components : Components
-        The released laws of rows: one for each class.
+        The released distributions of rows: one for each class.
     """
 
     shares: np.ndarray
@@ -369,7 +369,7 @@ class PopulationMechanism(
         Returns
         -------
         NoisyMoments
-            The noisy shares, and a normal law of rows for each component.
+            The noisy shares, and a normal distribution of rows for each component.
         """
         exact_moments = queries.lifted_moments(chart, assignment)
         noisy, std = budget.release(
@@ -386,7 +386,7 @@ class PopulationMechanism(
 
         smallest_share = _SMALLEST_SHARE / assignment.n_components
         laws = [
-            normal_law(
+            estimate_normal(
                 entries, max(float(noisy_share), smallest_share), std, chart.longest_row
             )
             for entries, noisy_share in zip(entries_by_component, shares, strict=True)
@@ -466,10 +466,10 @@ class PopulationMechanism(
         return PopulationData(records, class_index, np.tanh(rows[:, 0]))
 
 
-def normal_law(
+def estimate_normal(
     entries: np.ndarray, share: float, std: float, longest_row: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimate the normal law of a component from its noisy lifted second moment.
+    """Estimate the normal distribution of a component from its noisy moments.
 
     The lifted second moment is the sum of the matrices wwᵀ over the records of the
     component, divided by n, where w = (λ, u). The vector u is a record's row divided by
@@ -546,10 +546,10 @@ def _normalized(shares: np.ndarray) -> np.ndarray:
 
 
 def uniform_moments(statistic: SyntheticPopulation) -> NoisyMoments:
-    """Return the uniform law on a whole torus for each class, in place of moments.
+    """Return the uniform distribution on a whole torus for each class.
 
-    A tree starts from these public laws if the public ball is the whole torus, so that
-    no budget is spent for moments.
+    A tree starts from these public distributions if the public ball is the whole torus,
+    so that no budget is spent for moments.
 
     Parameters
     ----------
@@ -579,7 +579,7 @@ def uniform_moments(statistic: SyntheticPopulation) -> NoisyMoments:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WrappedGaussian(PopulationMechanism):
-    """One normal law of logarithms for each class, at a private base point."""
+    """One normal distribution of logarithms for each class, at a private base point."""
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
         "wrapped-gaussian", option="wrapped-gaussian", reads="records", is_staged=True
@@ -603,20 +603,20 @@ class WrappedGaussian(PopulationMechanism):
         Returns
         -------
         ReleasedPopulation
-            One normal law of rows for each class.
+            One normal distribution of rows for each class.
         """
         one_center = np.zeros((1, self.statistic.row_size))
         assignment = Assignment(one_center, self.statistic.classes)
         moments = self._release_moments(
             queries, budget, chart, assignment, ALL_THAT_IS_LEFT
         )
-        return undivided_population(self.statistic, chart, moments)
+        return population_without_cells(self.statistic, chart, moments)
 
 
-def undivided_population(
+def population_without_cells(
     statistic: SyntheticPopulation, chart: RowChart, moments: NoisyMoments
 ) -> ReleasedPopulation:
-    """Return a population whose components are the released laws themselves.
+    """Return a population whose components are the released distributions themselves.
 
     In the general model a component is divided into cells with a share each. Here every
     component is one cell.
@@ -634,8 +634,8 @@ def undivided_population(
     Returns
     -------
     ReleasedPopulation
-        The model: synthetic rows are drawn from the law of each component, in the
-        proportion of the shares.
+        The model: synthetic rows are drawn from the distribution of each component, in
+        the proportion of the shares.
     """
     n_components = len(moments.shares)
     size = statistic.row_size
@@ -650,11 +650,12 @@ def undivided_population(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GaussianMixture(PopulationMechanism):
-    """Several normal laws of logarithms, in clusters that are found privately.
+    """Several normal distributions of logarithms, in clusters that are found privately.
 
     The moments of all rows are released first. The clusters start where those of the
-    released normal law are, which is post-processing; then noisy steps of Lloyd's
-    algorithm move them. With classes, each cluster has a normal law for each class.
+    released normal distribution are, which is post-processing; then noisy steps of
+    Lloyd's algorithm move them. With classes, each cluster has a normal distribution
+    for each class.
     """
 
     info: ClassVar[MechanismInfo] = MechanismInfo(
@@ -676,8 +677,8 @@ class GaussianMixture(PopulationMechanism):
     ) -> ReleasedPopulation:
         """Release the clusters, and then the moments of each with all that is left.
 
-        Clusters start where those of a released normal law are. Each of a few steps
-        moves the centers to the noisy means of their rows.
+        Clusters start where those of a released normal distribution are. Each of a few
+        steps moves the centers to the noisy means of their rows.
 
         Parameters
         ----------
@@ -692,7 +693,7 @@ class GaussianMixture(PopulationMechanism):
         Returns
         -------
         ReleasedPopulation
-            One normal law of rows for each class and cluster.
+            One normal distribution of rows for each class and cluster.
         """
         # First the moments of each class as a whole; clusters start from them.
         one_center = np.zeros((1, self.statistic.row_size))
@@ -700,7 +701,7 @@ class GaussianMixture(PopulationMechanism):
         overall = self._release_moments(
             queries, budget, chart, undivided, _OVERALL_SHARE_OF_MIXTURE
         )
-        centers = clusters_of_normals(overall, self.clusters)
+        centers = starting_centers(overall, self.clusters)
 
         for _ in range(_STEPS_OF_MIXTURE):
             assignment = Assignment(centers, self.statistic.classes)
@@ -711,19 +712,19 @@ class GaussianMixture(PopulationMechanism):
                 exact_sums.sensitivity,
                 exact_sums.values,
             )
-            centers = moved_centers(centers, noisy, std, chart.longest_row)
+            centers = move_centers(centers, noisy, std, chart.longest_row)
         assignment = Assignment(centers, self.statistic.classes)
         moments = self._release_moments(
             queries, budget, chart, assignment, ALL_THAT_IS_LEFT
         )
-        return undivided_population(self.statistic, chart, moments)
+        return population_without_cells(self.statistic, chart, moments)
 
 
-def clusters_of_normals(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
+def starting_centers(moments: NoisyMoments, n_clusters: int) -> np.ndarray:
     """Return the cluster centers from which the private steps of a mixture start.
 
     They are found by Lloyd's algorithm among rows that are drawn from the released
-    normal laws with a public seed. So this is post-processing.
+    normal distributions with a public seed. So this is post-processing.
 
     Parameters
     ----------
@@ -788,7 +789,7 @@ def _means_of_nearest_rows(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
     return moved
 
 
-def moved_centers(
+def move_centers(
     centers: np.ndarray, noisy: np.ndarray, std: float, longest_row: float
 ) -> np.ndarray:
     """Move cluster centers to the noisy means of their rows, one step of Lloyd's method.
@@ -831,15 +832,16 @@ def moved_centers(
 class CellTreeMechanism(PopulationMechanism):
     """Noisy counts in cells that are halved where records are, made consistent.
 
-    The cells are boxes in coordinates in which the released normal law of a class is
-    uniform, so that an undivided cell is filled by that law. A cell is halved along its
-    longest side. Level j has the fraction ∝ (m·Δ)^{2/3} of the budget for Gaussian
-    noise, and (m·Δ)^{1/2} for Laplace noise, with m cells of diameter Δ: that minimizes
-    the sum of the levels' transport costs (He, Vershynin & Zhu 2023, for Laplace
-    noise).
+    The cells are boxes in coordinates in which the released normal distribution of a
+    class is uniform, so that an undivided cell is filled by that distribution. A cell
+    is halved along its longest side. Level j has the fraction ∝ (m·Δ)^{2/3} of the
+    budget for Gaussian noise, and (m·Δ)^{1/2} for Laplace noise, with m cells of
+    diameter Δ: that minimizes the sum of the levels' transport costs (He, Vershynin &
+    Zhu 2023, for Laplace noise).
 
     On a whole torus the boxes are those of the angles at the public center, and all of
-    the budget is for counts: a normal law there would say little and cost much.
+    the budget is for counts: a normal distribution there would say little and cost
+    much.
     """
 
     info: ClassVar[MechanismInfo] = MechanismInfo(

@@ -203,7 +203,7 @@ class PopulationQueries:
             The map from records to rows of numbers: clipped logarithms at a released
             point, each followed by the record's predictor if it has one.
         components : Components
-            The released laws of rows: one for each class.
+            The released distributions of rows: one for each class.
         cells : CellArrays
             The tree, of which the cells are leaves.
         cell_indices : array of int
@@ -672,8 +672,8 @@ def _count_cells(
 ) -> np.ndarray:
     """Return the weight of a block's records in each of several cells of a tree.
 
-    The query `cell_counts` adds these weights up. A released law of rows maps the rows
-    of each class to the unit cube, in which the cells are boxes.
+    The query `cell_counts` adds these weights up. A released distribution of rows maps
+    the rows of each class to the unit cube, in which the cells are boxes.
 
     Parameters
     ----------
@@ -681,7 +681,8 @@ def _count_cells(
         The map from records to rows of numbers: clipped logarithms at a released
         point, each followed by the record's predictor if it has one.
     components : Components
-        The released law of the rows of each class, which maps them to the unit cube.
+        The released distribution of the rows of each class, which maps them to the unit
+        cube.
     cells : CellArrays
         The tree, of which the cells are leaves.
     cell_indices : array of int

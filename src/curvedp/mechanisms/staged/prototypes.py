@@ -353,7 +353,7 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
     - μ-GDP with μ = 1/`scale` for replacing a record together with its label, or with a
       private n for adding or removing one, for ANY records and labels;
     - every released number is on the grid 2^-30 (finer for small noise), within total
-      variation distance `slack` of the ideal law.
+      variation distance `slack` of the ideal distribution.
     """
 
     if TYPE_CHECKING:
@@ -446,7 +446,9 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         persons = data[2] if len(data) > 2 else None
         statistic = self.statistic
         shape = statistic.manifold.point_shape
-        points = statistic.to_points(to_float_records("records", records, shape))
+        points = statistic.clip_to_canonical_ball(
+            to_float_records("records", records, shape)
+        )
         classes = np.asarray(class_index)
 
         n_units = len(points)
@@ -533,7 +535,7 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         """
         manifold = self.statistic.manifold
         exact_sum = queries.sum_of_points()
-        center_share = self._share_for_few(_CENTER_SHARE, _CENTER_ROOT_SHARE)
+        center_share = self._share_for_few_records(_CENTER_SHARE, _CENTER_ROOT_SHARE)
         noisy_sum = budget.release(
             "center", center_share, exact_sum.sensitivity, exact_sum.values
         )
@@ -558,12 +560,12 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             count_beyond,
             pi,
             allowed_outside=share_outside * n_estimate,
-            share=self._share_for_few(_RADIUS_SHARE, _COUNT_ROOT_SHARE),
+            share=self._share_for_few_records(_RADIUS_SHARE, _COUNT_ROOT_SHARE),
             center=center,
         )
         return Ball(center, radius_per_distance * distance)
 
-    def _share_for_few(self, share: float, root_share: float) -> float:
+    def _share_for_few_records(self, share: float, root_share: float) -> float:
         """Return the fraction of the budget for a stage; few records need more.
 
         Parameters
@@ -601,8 +603,12 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         radius = 1.0 if statistic.searches_ball else statistic.ball_radius
         share_of_sums = 1.0
         if statistic.searches_ball:
-            share_of_sums -= self._share_for_few(_CENTER_SHARE, _CENTER_ROOT_SHARE)
-            share_of_sums -= self._share_for_few(_RADIUS_SHARE, _COUNT_ROOT_SHARE)
+            share_of_sums -= self._share_for_few_records(
+                _CENTER_SHARE, _CENTER_ROOT_SHARE
+            )
+            share_of_sums -= self._share_for_few_records(
+                _RADIUS_SHARE, _COUNT_ROOT_SHARE
+            )
         noise_std = statistic.sum_sensitivity * self.scale / sqrt(share_of_sums)
         class_size = statistic.n / statistic.classes
         return float(radius * noise_std * sqrt(statistic.manifold.dim) / class_size)

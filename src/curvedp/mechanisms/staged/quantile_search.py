@@ -184,7 +184,7 @@ class ShellHistogram(NamedTuple):
     n_shells: int
     ratio: float
 
-    def reaching_to(self, smallest_share: float) -> "ShellHistogram":
+    def without_inner_shells(self, smallest_share: float) -> "ShellHistogram":
         """Return a histogram without the shells below the smallest radius of interest.
 
         Parameters
@@ -314,8 +314,8 @@ def best_radius_share(
 
     The loss of a radius r is the length of the noise of a mean in a ball of that
     radius, plus the bias of the mean because records are clipped to the ball. The bias
-    is averaged over laws of the distance (`distance_laws`), weighted by their
-    likelihood given the noisy counts.
+    is averaged over distributions of the distance (`distance_distributions`), weighted
+    by their likelihood given the noisy counts.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ def best_radius_share(
     float
         The best radius, as a fraction of the outermost radius.
     """
-    expected_counts = n * distance_laws(shells).shell_shares
+    expected_counts = n * distance_distributions(shells).shell_shares
     misfits = np.sum(np.abs(noisy_counts - expected_counts), axis=-1) / noise_scale
     shares = best_radius_shares(misfits[None], n, np.array([noise_per_radius]), shells)
     return float(shares[0])
@@ -350,10 +350,10 @@ def best_radius_shares(
 
     Parameters
     ----------
-    misfits : array of shape (histograms, laws, medians)
+    misfits : array of shape (histograms, distributions, medians)
         The sum over shells of |noisy count − expected count|, divided by the noise
-        scale, for every law of the distance and every candidate median. Up to a
-        constant this is the negative log likelihood of Laplace noise.
+        scale, for every distribution of the distance and every candidate median. Up to
+        a constant this is the negative log likelihood of Laplace noise.
     n : int
         The number of records.
     noise_per_radius : array of shape (histograms,)
@@ -366,7 +366,7 @@ def best_radius_shares(
     array of shape (histograms,)
         The best radius of each histogram, as a fraction of the outermost radius.
     """
-    laws = distance_laws(shells)
+    laws = distance_distributions(shells)
     n_candidates = misfits.shape[2]
     radii = shells.ratio ** -(np.arange(n_candidates) / _CANDIDATES_PER_SHELL)
     likeliest_medians = np.argmin(misfits.min(axis=1), axis=-1)
@@ -391,14 +391,15 @@ def best_radius_shares(
 
 
 def _likely_mean_excess(misfits: np.ndarray, mean_excess: np.ndarray) -> np.ndarray:
-    """Average the mean length beyond each radius over laws, weighted by likelihood.
+    """Return the mean length beyond each radius, averaged over likely distributions.
 
     Parameters
     ----------
-    misfits : array of shape (histograms, laws, medians)
-        The negative log likelihood of each law and median, up to a constant.
-    mean_excess : array of shape (laws, medians, radii)
-        The mean length E(x − r)₊ beyond each radius r, for each law and median.
+    misfits : array of shape (histograms, distributions, medians)
+        The negative log likelihood of each distribution and median, up to a constant.
+    mean_excess : array of shape (distributions, medians, radii)
+        The mean length E(x − r)₊ beyond each radius r, for each distribution and
+        median.
 
     Returns
     -------
@@ -416,17 +417,17 @@ def _likely_mean_excess(misfits: np.ndarray, mean_excess: np.ndarray) -> np.ndar
     return np.asarray(likelihoods @ excess_rows / total_likelihood)
 
 
-class DistanceLaws(NamedTuple):
-    """A table of probability laws of the distance x from a point to a record.
+class DistanceDistributions(NamedTuple):
+    """A table of probability distributions of the distance x from a point to a record.
 
-    Every law appears once for each candidate median. The unit of length is the
+    Every distribution appears once for each candidate median. The unit of length is the
     outermost radius of a histogram.
 
     Attributes
     ----------
-    shell_shares : array, shape (laws, medians, shells)
+    shell_shares : array, shape (distributions, medians, shells)
         The probability of each shell.
-    mean_excess : array, shape (laws, medians, radii)
+    mean_excess : array, shape (distributions, medians, radii)
         E(x − r)₊, the mean length beyond the radius r, for each candidate radius r.
     """
 
@@ -436,23 +437,23 @@ class DistanceLaws(NamedTuple):
 
 @lru_cache(maxsize=32)
 @np.errstate(over="ignore")
-def distance_laws(shells: ShellHistogram) -> DistanceLaws:
-    """Tabulate a family of laws of the distance x, for the shells of one histogram.
+def distance_distributions(shells: ShellHistogram) -> DistanceDistributions:
+    """Tabulate distributions of the distance x, for the shells of one histogram.
 
-    In each law x^k is a multiple of a Gamma(a) variable, for several orders k and
-    shapes a = power/k. Let m be the median of Gamma(a), M the median of x, and
-    s(r) = m·(r/M)^k. With the regularized incomplete gamma functions P and Q = 1 − P,
+    In each distribution x^k is a multiple of a Gamma(a) variable, for several orders k
+    and shapes a = power/k. Let m be the median of Gamma(a), M the median of x, and s(r)
+    = m·(r/M)^k. With the regularized incomplete gamma functions P and Q = 1 − P,
 
         P(x ≤ r)    = P(a, s(r)),
         E[x; x > r] = M·m^(−1/k)·Γ(a + 1/k)/Γ(a)·Q(a + 1/k, s(r)),
         E(x − r)₊   = E[x; x > r] − r·Q(a, s(r)).
 
-    A search for a radius compares a noisy histogram of distances with these laws, and
-    so finds the radius that fits the records best. Radii and medians M are both taken
-    from the same list of candidates: candidate i is ratio^(−i/3) times the outermost
-    radius, where `ratio` is the ratio of the radii of neighboring shells. A function of
-    r/M thus depends only on the difference of two candidate numbers. It is computed
-    once for each difference, and then looked up for every pair.
+    A search for a radius compares a noisy histogram of distances with these
+    distributions, and so finds the radius that fits the records best. Radii and medians
+    M are both taken from the same list of candidates: candidate i is ratio^(−i/3) times
+    the outermost radius, where `ratio` is the ratio of the radii of neighboring shells.
+    A function of r/M thus depends only on the difference of two candidate numbers. It
+    is computed once for each difference, and then looked up for every pair.
 
     Parameters
     ----------
@@ -461,9 +462,9 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
 
     Returns
     -------
-    DistanceLaws
+    DistanceDistributions
         The probability of each shell and the mean excess over each radius, for every
-        law and median.
+        distribution and median.
     """
     n_candidates = _CANDIDATES_PER_SHELL * shells.n_shells
     candidates = np.arange(n_candidates)[:, np.newaxis]
@@ -486,13 +487,13 @@ def distance_laws(shells: ShellHistogram) -> DistanceLaws:
     column_of_radius = candidates - candidates.T + n_candidates
     medians = shells.ratio ** -(candidates / _CANDIDATES_PER_SHELL)
     mean_excess = excess_over_median[:, column_of_radius] * medians
-    return DistanceLaws(shell_shares, mean_excess)
+    return DistanceDistributions(shell_shares, mean_excess)
 
 
 def _tables_by_quotient(
     radius_over_median: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tabulate P(x ≤ r) and E(x − r)₊/M for quotients r/M, by `distance_laws`' formulas.
+    """Tabulate P(x ≤ r) and E(x − r)₊/M for quotients r/M, by `distance_distributions`' formulas.
 
     Parameters
     ----------
@@ -501,7 +502,7 @@ def _tables_by_quotient(
 
     Returns
     -------
-    probability_below, excess_over_median : arrays of shape (laws, quotients)
+    probability_below, excess_over_median : arrays of shape (distributions, quotients)
         P(x ≤ r), and E(x − r)₊ in units of the median.
     """
     order = _LAW_ORDERS[:, np.newaxis]

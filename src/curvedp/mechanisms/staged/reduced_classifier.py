@@ -43,7 +43,7 @@ from curvedp.statistics.reduced_classes import (
     LinearClassifier,
     ReducedClasses,
     Reduction,
-    longest_features,
+    default_feature_bound,
     normalize_matrices,
 )
 from curvedp.statistics.second_moment import clip_rows
@@ -141,7 +141,7 @@ class ClassifierQueries(NamedTuple):
         return Answer(mean, mean_sensitivity(bound, grid, size, self.n))
 
     def count_beyond(
-        self, length_of: Callable[[np.ndarray], np.ndarray], radii: np.ndarray
+        self, length_function: Callable[[np.ndarray], np.ndarray], radii: np.ndarray
     ) -> np.ndarray:
         """Return how many records, or people, have a length above each of several radii.
 
@@ -149,7 +149,7 @@ class ClassifierQueries(NamedTuple):
 
         Parameters
         ----------
-        length_of : function of matrices
+        length_function : function of matrices
             Returns the length of each matrix. A person's length is the average over
             their records.
         radii : array
@@ -163,7 +163,7 @@ class ClassifierQueries(NamedTuple):
         if self.data is None:
             return np.zeros(len(radii))
         with np.errstate(all="ignore"):  # a data-dependent warning is a release
-            lengths = length_of(self.data.matrices)[:, None]
+            lengths = length_function(self.data.matrices)[:, None]
             lengths = _average_by_person(lengths, self.data.person_index)[:, 0]
         ordered = np.sort(lengths)
         n_within = np.searchsorted(ordered, radii, side="right")
@@ -264,11 +264,11 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             Its value is a `LinearClassifier`.
         """
         budget = StageBudget(self.scale, add_noise)
-        reduction = self._reduce(queries, budget)
+        reduction = self._release_reduction(queries, budget)
 
         def feature_length(matrices: np.ndarray) -> np.ndarray:
             """Return the length of the feature vector of each matrix."""
-            return np.asarray(np.linalg.norm(reduction.features_of(matrices), axis=-1))
+            return np.asarray(np.linalg.norm(reduction.to_features(matrices), axis=-1))
 
         radius = self._largest_length(
             queries, budget, feature_length, self.statistic.radius, _RADIUS_SHARE
@@ -277,7 +277,9 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         classifier = LinearClassifier(reduction, radius, learned.weights, learned.bias)
         return StagedResult(classifier, budget)
 
-    def _reduce(self, queries: ClassifierQueries, budget: StageBudget) -> Reduction:
+    def _release_reduction(
+        self, queries: ClassifierQueries, budget: StageBudget
+    ) -> Reduction:
         """Release the leading eigenvectors of the noisy mean matrix.
 
         Matrices are first clipped to a norm that few of them exceed. This norm is
@@ -330,7 +332,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         self,
         queries: ClassifierQueries,
         budget: StageBudget,
-        length_of: Callable[[np.ndarray], np.ndarray],
+        length_function: Callable[[np.ndarray], np.ndarray],
         largest: float,
         share: float,
     ) -> float:
@@ -345,7 +347,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
             Computes counts and means of the private records, before noise is added.
         budget : StageBudget
             The budget, which is charged `share`.
-        length_of : function of matrices
+        length_function : function of matrices
             Returns the length of each matrix.
         largest : float
             The largest length that can be returned.
@@ -362,7 +364,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
         def count_beyond(radii: np.ndarray) -> np.ndarray:
             """Return how many records have a length above each radius."""
-            return queries.count_beyond(length_of, radii)
+            return queries.count_beyond(length_function, radii)
 
         return BinarySearch().find(
             budget, count_beyond, largest, allowed_outside, share
@@ -429,14 +431,14 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         for _ in range(_SIMULATED_RELEASES):
             add_noise = small_study.simulated_noise(rng)
             classifier = small_study.run(queries, add_noise).value
-            features = classifier.reduction.features_of(new_matrices)
+            features = classifier.reduction.to_features(new_matrices)
             clipped = clip_rows(features, classifier.radius)
             scores = clipped @ classifier.weights.T + classifier.bias
             error_rates.append(np.mean(np.argmax(scores, axis=1) != new_labels))
         return float(np.mean(error_rates))
 
 
-def _in_columns_of_class(
+def _place_in_class_columns(
     features: np.ndarray, class_index: np.ndarray, n_classes: int
 ) -> np.ndarray:
     """Return rows with one block of columns per class, zero but for the record's class.
@@ -514,8 +516,8 @@ class ReducedMeans(ReducedMechanism):
             class_index : array of int, shape (n,)
                 Their classes.
             """
-            features = clip_rows(reduction.features_of(matrices), radius)
-            return _in_columns_of_class(features, class_index, n_classes)
+            features = clip_rows(reduction.to_features(matrices), radius)
+            return _place_in_class_columns(features, class_index, n_classes)
 
         # A public power of two, so that the grid is fine in any unit of the features.
         unit = 2.0 ** ceil(log2(radius))
@@ -664,7 +666,7 @@ def _softmax_gradients(
         class_index : array of int, shape (n,)
             Their classes.
         """
-        features = clip_rows(reduction.features_of(matrices), radius) / radius
+        features = clip_rows(reduction.to_features(matrices), radius) / radius
         intercepts = np.full((len(features), 1), _INTERCEPT)
         rows = np.concatenate([features, intercepts], axis=1)
 
@@ -720,7 +722,7 @@ def candidate_classifiers(
         mechanism_of_call, FEATURES, _COMPARED_COMPONENTS
     ):
         components = min(compared, channels)
-        radius = longest_features(features, components)
+        radius = default_feature_bound(features, components)
         statistic = ReducedClasses(manifold, components, features, radius, classes, n)
         name = f"{call}(reduce={components}, features={features!r})"
         candidates[name] = mechanism_of_call[call].calibrate(statistic, guarantee)

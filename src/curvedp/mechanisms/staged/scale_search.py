@@ -25,7 +25,7 @@ __all__ = [
     "Bins",
     "edge_weights_of_factor",
     "half_bin_count",
-    "likeliest_bin",
+    "likeliest_position",
     "point_or_fallback",
     "rescale_factor",
     "scaling_direction",
@@ -104,7 +104,7 @@ def half_bin_count(cone: Manifold, outer_radius: float, width: float) -> int:
     return ceil(farthest / width)
 
 
-def likeliest_bin(
+def likeliest_position(
     noisy_weights: np.ndarray, noise_std: Any, n: int, noise_kind: "NoiseKind"
 ) -> np.ndarray:
     """Return the likeliest position of the records, by a noisy histogram of weights.
@@ -144,7 +144,9 @@ def likeliest_bin(
 
     # The more pairs compete, the larger is the gain that one of them has by chance.
     can_tell_apart = expected_gain > 2 * log(n_pairs)
-    competitors = np.where(can_tell_apart, _pairs_as_near(n_pairs, center), n_pairs)
+    competitors = np.where(
+        can_tell_apart, _count_nearer_pairs(n_pairs, center), n_pairs
+    )
     penalized_gain = gain - 2 * np.log(competitors)
 
     # The best pair of edges, and where between the two the records are.
@@ -157,7 +159,7 @@ def likeliest_bin(
     return np.where(best_gain > 0, best_pair - center + position, 0.0)
 
 
-def _pairs_as_near(n_pairs: int, center: int) -> np.ndarray:
+def _count_nearer_pairs(n_pairs: int, center: int) -> np.ndarray:
     """Return how many pairs of edges are at most as far from the center as each pair.
 
     Parameters
@@ -200,7 +202,7 @@ def _gain_over_center(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return how much likelier the records are at each pair of edges than at the center.
 
-    The formulas of the log likelihoods are in the docstring of `likeliest_bin`.
+    The formulas of the log likelihoods are in the docstring of `likeliest_position`.
 
     Parameters
     ----------
@@ -240,15 +242,17 @@ def _gain_over_center(
     # Laplace noise of standard deviation σ has the scale σ/√2.
     inverse_scale = sqrt(2) / std
     upper_weight = upper / np.maximum(lower + upper, _TINY)
-    gain_of_lower = _laplace_gain(y_lower, n * (1 - upper_weight))
-    gain_of_upper = _laplace_gain(y_upper, n * upper_weight)
+    gain_of_lower = _laplace_log_likelihood_ratio(y_lower, n * (1 - upper_weight))
+    gain_of_upper = _laplace_log_likelihood_ratio(y_upper, n * upper_weight)
     log_likelihood = inverse_scale * (gain_of_lower + gain_of_upper)
-    log_likelihood_at_center = inverse_scale * _laplace_gain(y_center, n)
+    log_likelihood_at_center = inverse_scale * _laplace_log_likelihood_ratio(
+        y_center, n
+    )
     expected_gain = inverse_scale * n
     return log_likelihood - log_likelihood_at_center, expected_gain
 
 
-def _laplace_gain(noisy: np.ndarray, expected: Any) -> np.ndarray:
+def _laplace_log_likelihood_ratio(noisy: np.ndarray, expected: Any) -> np.ndarray:
     """Return the log likelihood ratio of two means of a number with Laplace noise.
 
     It is |y| − |y − m| in units of 1/b, where y is the noisy number, m its expected

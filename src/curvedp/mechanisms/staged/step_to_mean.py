@@ -57,9 +57,9 @@ _SEED = 20230615
 # Two steps are compared up to this dimension; beyond, their simulation takes minutes.
 _MAX_COMPARED_DIM = 50
 
-# The better way for public numbers that were compared before, and how many of them are
-# remembered: a comparison takes tenths of a second.
-_best_ways: dict[tuple[str, bytes, float, int, str], str] = {}
+# The name of the better mechanism for public numbers that were compared before, and how
+# many comparisons are remembered: each takes tenths of a second.
+_best_names: dict[tuple[str, bytes, float, int, str], str] = {}
 _MAX_REMEMBERED = 256
 
 # The names by which estimators and plans call the two ways to release tangent moments.
@@ -144,8 +144,8 @@ class StepToMeanMechanism(PrivateBallMechanism):
         return StagedResult(Ball(point, enclosing_radius), budget)
 
 
-class Way(NamedTuple):
-    """One way to release the tangent moments of records in a public ball.
+class MomentRelease(NamedTuple):
+    """A mechanism for the tangent moments of records in a public ball, with its error.
 
     Attributes
     ----------
@@ -205,10 +205,10 @@ def two_step_mechanism(
     return StepToMeanMechanism.calibrate(near_mean, guarantee)
 
 
-def ways_in_public_ball(
+def releases_in_public_ball(
     statistic: TangentMoments, guarantee: Guarantee
-) -> dict[str, Way]:
-    """Return the ways to release tangent moments in a public ball, the best first.
+) -> dict[str, MomentRelease]:
+    """Return the mechanisms for tangent moments in a public ball, the best first.
 
     At the center all of the budget goes into the moments. In curved space logarithms
     at a distant center distort what they measure, and a step to the mean may be worth
@@ -224,25 +224,26 @@ def ways_in_public_ball(
 
     Returns
     -------
-    dict of Way
-        The ways by name, in the order of their predicted angles. There is only one on
-        flat space, where a step gains nothing, and in more than 50 dimensions.
+    dict of MomentRelease
+        The mechanisms by name, in the order of their predicted angles. There is only one
+        on flat space, where a step gains nothing, and in more than 50 dimensions.
     """
     one_shot = one_shot_mechanism(statistic, guarantee)
-    ways = {ONE_SHOT: Way(one_shot, _simulated_angle(statistic, one_shot))}
-    if _compares_ways(statistic.manifold):
+    candidates = {
+        ONE_SHOT: MomentRelease(one_shot, _simulated_angle(statistic, one_shot))
+    }
+    if _may_gain_from_step(statistic.manifold):
         two_step = two_step_mechanism(statistic, guarantee)
         spread = _SPREAD_PER_RADIUS * statistic.radius
-        ways[TWO_STEP] = Way(two_step, two_step.rehearse(spread).error)
-    return dict(sorted(ways.items(), key=lambda item: item[1].angle))
+        candidates[TWO_STEP] = MomentRelease(two_step, two_step.rehearse(spread).error)
+    return dict(sorted(candidates.items(), key=lambda item: item[1].angle))
 
 
 def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism:
-    """Return the mechanism of the better way to release tangent moments.
+    """Return the better of the mechanisms that release tangent moments.
 
-    The comparison simulates both ways, so its result is remembered for public
-    numbers that were compared before. Where there is only one way, nothing is
-    simulated.
+    The comparison simulates both mechanisms, so its result is remembered for public
+    numbers that were compared before. Where there is only one, nothing is simulated.
 
     Parameters
     ----------
@@ -257,7 +258,7 @@ def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism
         The calibrated mechanism: one that releases the moments at the public center,
         or one that steps to the mean first.
     """
-    if not _compares_ways(statistic.manifold):
+    if not _may_gain_from_step(statistic.manifold):
         return one_shot_mechanism(statistic, guarantee)
     key = (
         statistic.manifold.name,
@@ -266,16 +267,16 @@ def best_mechanism(statistic: TangentMoments, guarantee: Guarantee) -> Mechanism
         statistic.n,
         json.dumps(guarantee.to_dict(), default=repr),
     )
-    if key not in _best_ways:
-        if len(_best_ways) >= _MAX_REMEMBERED:
-            _best_ways.clear()
-        _best_ways[key] = next(iter(ways_in_public_ball(statistic, guarantee)))
-    if _best_ways[key] == ONE_SHOT:
+    if key not in _best_names:
+        if len(_best_names) >= _MAX_REMEMBERED:
+            _best_names.clear()
+        _best_names[key] = next(iter(releases_in_public_ball(statistic, guarantee)))
+    if _best_names[key] == ONE_SHOT:
         return one_shot_mechanism(statistic, guarantee)
     return two_step_mechanism(statistic, guarantee)
 
 
-def _compares_ways(manifold: Manifold) -> bool:
+def _may_gain_from_step(manifold: Manifold) -> bool:
     """Return whether a step to the mean may gain anything, and can be simulated.
 
     Parameters
