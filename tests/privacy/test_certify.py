@@ -408,3 +408,20 @@ def test_where_no_certificate_is_known() -> None:
     for bad in (math.nan, -1.0, math.inf):
         with pytest.raises(ParameterError):
             certified_projective_delta("gaussian", 0.25, 3, 0.5, 0.1, bad)
+
+
+@pytest.mark.parametrize(
+    ("dim", "scale", "sensitivity"),
+    [(1, 0.1, 0.01), (1, 0.1, 1.0), (1, 0.3, 0.01), (2, 0.1, 0.01)],
+)
+def test_close_to_the_largest_loss_delta_is_not_below_the_certified_one(
+    dim, scale, sensitivity
+):
+    # Beyond the end of the table the tails are extrapolated. Their error grows with the
+    # distance from that end, and δ was up to 2e-4 of itself too small.
+    profile = gaussian_profile(1.0, dim, scale, sensitivity)
+    largest_loss = profile.loss_law.max_loss
+    for w in (15.0, 18.0, 22.0, 24.0, 28.0):
+        eps = -largest_loss * math.expm1(-w)
+        lower, _ = certified_delta("gaussian", 1.0, dim, scale, sensitivity, eps)
+        assert lower * (1 - 1e-8) <= profile.delta(eps) <= 1.05 * lower

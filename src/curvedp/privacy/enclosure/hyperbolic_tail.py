@@ -158,7 +158,8 @@ class HyperbolicTail:
         q = D / (s * s)
         slope = r / (s * s) - n * r.coth()
 
-        # A bound on the fraction of directions in the tail.
+        # A bound on the fraction of directions in the tail. In dimension 2 (n = 1) it
+        # is (2/π)·arcsin √x <= √x, and the constant is 1.
         log_constant = arb(0)
         if n != 1:
             log_constant = (2 * a).lgamma() - 2 * a.lgamma() - a.log()

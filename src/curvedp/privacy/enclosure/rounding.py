@@ -31,8 +31,8 @@ def outward_floats(ball: arb) -> tuple[float, float]:
     lower = float_below(ball.lower()) * (1 - OUTWARD_MARGIN)
     upper = float_above(ball.upper()) * (1 + OUTWARD_MARGIN)
 
-    # The products were rounded, so the ends are moved one float further. Above 1 the
-    # margin covers the rounding, and an upper end of 1, a probability, stays 1.
+    # The products were rounded, so the ends are moved one float further. At 1 and above
+    # the margin alone covers the rounding.
     lower = math.nextafter(lower, -math.inf)
     if upper < 1:
         upper = math.nextafter(upper, math.inf)

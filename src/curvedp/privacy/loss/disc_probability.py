@@ -2,9 +2,15 @@
 projective space. The direction on ℂPⁿ has a complex coordinate w with the density
 (n−1)/π·(1−|w|²)^{n−2} on the unit disc.
 
-That density is the divergence of the field −(1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes
-on the unit circle. So the probability P of the disc, or 1 − P if the disc contains 0, is
-the *flux* of that field through the arc w = −c + R·e^{iψ} within the unit disc.
+That density is −div F for the field F(w) = (1−|w|²)^{n−1}/(2π|w|²)·w, which vanishes on
+the unit circle. Out of a small circle around its pole w = 0, F has the flux 1. Let P be
+the probability of the disc. By the divergence theorem, the *flux* of F through the arc
+w = −c + R·e^{iψ} within the unit disc, out of the disc, is −P if the disc does not
+contain 0, and 1 − P if it does.
+
+Without its pole, the field G(w) = (1 − (1−|w|²)^{n−1})/(2π|w|²)·w has the divergence
++density. On the unit circle it is w/2π. So P is the flux of G through the arc plus the
+fraction of the unit circle that lies inside the disc.
 """
 
 import math
@@ -90,14 +96,16 @@ def log_disc_probabilities(n: int, disc: Disc) -> tuple[Array, Array]:
     """Return log P and log(1 − P), with P the probability of a disc |w + c| < R.
 
     P is the probability that a random direction on a complex projective space has a
-    privacy loss above a level. The density of the coordinate w is the divergence of a
-    radial field. So P, or 1 − P if the disc contains 0, is the flux of that field
-    through an arc: the part of the disc's boundary inside the unit disc. Three special
-    cases preserve precision:
+    privacy loss above a level. Let the field be F(w) = (1−|w|²)^{n−1}/(2π|w|²)·w, whose
+    divergence is minus the density of the coordinate w. Its flux out of the disc,
+    through the part of the disc's boundary inside the unit disc (an arc), is −P if the
+    disc does not contain 0, and 1 − P if it does: then the pole of F at 0 adds 1. Three
+    special cases preserve precision:
 
-    - If the arc comes near 0 (`is_central`), the pole of the field is subtracted. The
-      field is then (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, whose flux through the unit circle
-      is the fraction of that circle inside the disc.
+    - If the arc comes near 0 (`is_central`), the field is replaced by
+      (1 − (1−|w|²)^{n−1})/(2π|w|²)·w, which has no pole and the divergence +density.
+      Then P is its flux through the arc, plus its flux through the part of the unit
+      circle inside the disc, which is the fraction of that circle (`_circle_fraction`).
     - For a small disc inside the unit disc the density itself is integrated.
     - If (1−|w|²)^{n−1} would underflow, its largest value on the arc is factored out.
       The logarithm of this factor is `flux.log_unit`. The arc is then far from 0.
@@ -122,9 +130,10 @@ def log_disc_probabilities(n: int, disc: Disc) -> tuple[Array, Array]:
         scaled_flux = flux.value * np.exp(flux.log_unit)
         circle_fraction = _circle_fraction(disc)
 
-        # P and 1 − P in three cases: the arc comes near 0; else the disc contains 0;
-        # else it does not. The one that is the flux, up to its sign, is kept in units
-        # of exp(log_unit), so that it cannot underflow.
+        # P and 1 − P in three cases. If the arc comes near 0, P is flux + fraction. If
+        # the disc contains 0, 1 − P is the flux; otherwise P is minus the flux. In
+        # these two cases that number is kept in units of exp(log_unit), so that it
+        # cannot underflow.
         cases = [is_central, contains_zero]
         inside = np.select(
             cases, [flux.value + circle_fraction, 1 - scaled_flux], -flux.value
@@ -149,8 +158,8 @@ def log_disc_probabilities(n: int, disc: Disc) -> tuple[Array, Array]:
 def _flux_through_arc(n: int, disc: Disc, is_central: NDArray[np.bool_]) -> _Flux:
     """Return the flux of a radial field through an arc of each disc in the unit disc.
 
-    It is the probability of the disc, or of its complement, up to a correction. The arc
-    is w = −c + R·e^{iψ}. The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or, without its pole,
+    The probability of the disc follows from it (`log_disc_probabilities`). The arc is
+    w = −c + R·e^{iψ}. The field is (1−|w|²)^{n−1}/(2π|w|²)·w, or, without its pole,
     (1 − (1−|w|²)^{n−1})/(2π|w|²)·w. On the arc,
 
         |w|² = (R−c)² + 4Rc·sin²(ψ/2),      w·(outward normal) = (R−c) + 2c·sin²(ψ/2),

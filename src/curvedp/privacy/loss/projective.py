@@ -65,6 +65,7 @@ class ProjectiveLoss(SpaceFormLoss):
 
     is_complex: bool = False
 
+    # The smaller tail is integrated: the upper one if log P(L > t) < log ½.
     _upper_is_small: ClassVar[float] = -math.log(2)
 
     # ---- the radial density

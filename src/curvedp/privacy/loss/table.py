@@ -351,7 +351,8 @@ class TabulatedLossLaw(TailTable):
         Parameters
         ----------
         s : float
-            The exponent s > −1.
+            The exponent s >= −½. For a smaller s the integrand has terms of both signs,
+            and its logarithm is not a number.
 
         Returns
         -------
@@ -414,12 +415,14 @@ class TabulatedLossLaw(TailTable):
 def _log_moment_integrand(
     s: float, t: Array, log_upper_tail: Array, log_delta: Array
 ) -> Array:
-    """Return the log integrand of `TabulatedLossLaw.log_moment_integral`.
+    """Return the log integrand for the moment E₁[e^{sL}] of a privacy loss L.
+
+    Its integral over losses t is computed by `TabulatedLossLaw.log_moment_integral`.
 
     Parameters
     ----------
     s : float
-        The exponent s > −1.
+        The exponent s >= −½, for which both terms of the integrand are >= 0.
     t : array
         Losses.
     log_upper_tail : array

@@ -28,8 +28,9 @@ _LAST_W_OF_NOISY_TAILS = 12.0
 # last of them 1 − t/T is e^-36, which is below the rounding of a double.
 _EDGES_BEYOND_TABLE_W = (20.0, 26.0, 36.0)
 # The relative error of the extrapolated tail of a loss with an atom at its maximum, at
-# least: what the model of `_slope_change_at_end` leaves out. The other number is
-# charged near the maximum, where rounding ε matters too.
+# least: what the model of `_slope_change_at_end` leaves out. The other number is the
+# error of w that is charged beyond the end of the table, in addition to the bound of
+# `log_extrapolation_error` and to the rounding of ε: an allowance, which is not proved.
 _LEAST_EXTRAPOLATION_ERROR = 1e-9
 _EXTRAPOLATION_ERROR_NEAR_MAX = 1e-6
 _LOSS_ROUNDING = 2.0**-50  # relative rounding error of a loss: a few units of 2^-53
@@ -319,11 +320,18 @@ class TailTable:
     def log_extrapolation_error(self, eps: Array, tail: Tail) -> Array:
         """Return the log of a bound on the error that an extrapolated tail P causes.
 
-        The bound is on the error of ∫_ε^T e^{ε−t}·P(t) dt, with a factor of 2 to spare.
-        Let C measure how fast the slope of log P changes at the end of the table
-        (`_slope_change_at_end`). The error of log P is at most |C| if P was
-        extrapolated with a constant slope, and of second order in C if the change of
-        the slope was taken into account. A larger error is safe: it only raises δ.
+        The bound is on the error of ∫_ε^T e^{ε−t}·P(t) dt, which is δ(ε) or 1 − δ(ε). A
+        larger bound is safe: it only raises δ.
+
+        Let w be the coordinate of losses in the table, x the distance of w from the end
+        of the table, and −k + C·e^{−x} the slope of log P in w
+        (`_slope_change_at_end`). An extrapolation with the constant slope −k + C is off
+        by C·(x − 1 + e^{−x}), hence by at most |C|·x. In the integral from x_ε on,
+        dt ∝ e^{−x} dx and P decreases, so that the mean of x is at most x_ε + 1. The
+        relative error of the integral is therefore at most |C|·(x_ε + 1), to first
+        order in C, and twice that is charged. If the extrapolation follows the slope
+        −k + C·e^{−x}, an error of second order in C remains, and 4·C²·(x_ε + 1) is
+        charged. tests/privacy/test_certify.py compares δ with proved bounds.
 
         Parameters
         ----------
@@ -337,7 +345,7 @@ class TailTable:
         array
             One logarithm for each ε.
         """
-        # The error of log P, times 2.
+        # The relative error of the integral from the end of the table on, times 2.
         slope_change = abs(self._slope_change_at_end(tail))
         if self._has_atom_at_max:
             error = 4 * slope_change * slope_change + _LEAST_EXTRAPOLATION_ERROR
@@ -350,8 +358,11 @@ class TailTable:
         distance_to_max = self.max_loss - t
         with np.errstate(divide="ignore"):
             w = np.minimum(self.coordinate.from_loss(t), _EDGES_BEYOND_TABLE_W[-1])
+            distance_beyond = np.where(eps > self.end, w - self.series.edges[-1], 0.0)
+            error_beyond = error * (1 + np.maximum(distance_beyond, 0.0))
             log_tail, _ = self.log_tail_and_slope(w, tail)
-            log_bound = np.log(error) + log_tail + np.log(distance_to_max) + (eps - t)
+            log_error = np.log(error_beyond)
+            log_bound = log_error + log_tail + np.log(distance_to_max) + (eps - t)
         return np.asarray(log_bound)
 
     def relative_error_near_max_loss(self, eps: Array) -> Array:
@@ -375,7 +386,9 @@ class TailTable:
         if not self.is_bounded:
             return np.zeros_like(eps)
 
-        # How steeply log δ varies in w, and by how much w may be off.
+        # How steeply log δ varies in w, and by how much w may be off. Near T, δ(ε) is
+        # about P·(T − ε) times a constant, with the upper tail P and T − ε ∝ e^{−w}. So
+        # the slope of log δ is that of log P, less 1.
         w = self.coordinate.from_loss(eps)
         _, slope = self.log_tail_and_slope(w, Tail.UPPER)
         steepness = np.abs(slope) + 1

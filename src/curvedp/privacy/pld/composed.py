@@ -97,16 +97,18 @@ class Tilt(NamedTuple):
 class Window(NamedTuple):
     """The range of total losses, and the grid, over which one tilt is computed.
 
-    Losses outside the range are bounded by Chernoff's inequality, at the two last
-    rates. A rate is infinite if no loss lies on that side of the range.
+    The mass at losses beyond `high` is bounded by Chernoff's inequality and added to δ.
+    The mass at losses below `low` needs no bound: δ(ε) at ε >= low does not depend on
+    it. In the Fourier transform it wraps around to the upper end of the range, where it
+    can only raise δ.
     """
 
     rate: float  # the rate λ of the tilt
     width: float  # the distance of neighboring grid points
     low: float  # the first loss of the range
     high: float  # the last loss of the range
-    rate_below: float  # the rate of Chernoff's bound on losses below the range
-    rate_beyond: float  # the rate of Chernoff's bound on losses beyond it
+    rate_below: float  # −infinity if no loss lies below the range, else finite
+    rate_beyond: float  # the rate of Chernoff's bound; infinite if no loss lies beyond
 
 
 class DeltaCurve(NamedTuple):
@@ -429,7 +431,8 @@ class ComposedPLD:
 
         The losses of all mechanisms are discretized, tilted (masses at a loss L are
         multiplied by e^{rate·L − κ}) and convolved. The mass at infinite losses, and
-        that beyond the window, are added to every δ.
+        that beyond the window, are added to every δ. The mass below the window does not
+        count at the ε of the window; what wraps around only raises δ.
 
         Every step must round δ up, with the error of its line in the table below
         Theorem C2 (docs/theory/accounting.md). tests/privacy/test_pld.py compares the
@@ -467,13 +470,13 @@ class ComposedPLD:
         delta *= _untilting_factor(convolution, rate, losses)
         delta[grid >= last_index] = 0.0
 
-        # Add the mass outside of the window; the rounding error is (t) of
+        # Add the mass at infinity and beyond the window; the rounding error is (t) of
         # docs/theory/accounting.md, Theorem C2.
         last_loss = (start + size - 1) * width
         log_mass_beyond = log_tail_mass(factors, window.rate_beyond, last_loss)
-        mass_outside = mass_at_infinity(factors) + math.exp(log_mass_beyond)
+        mass_beyond = mass_at_infinity(factors) + math.exp(log_mass_beyond)
         sum_error = SUM_ERROR * UNIT_ROUNDOFF
-        delta = np.minimum(round_up(delta + mass_outside, sum_error), 1.0)
+        delta = np.minimum(round_up(delta + mass_beyond, sum_error), 1.0)
         return DeltaCurve(width, first, delta)
 
     # ---- which tilts are used, from the coarse discretization

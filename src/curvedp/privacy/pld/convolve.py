@@ -78,11 +78,23 @@ class _TransformPower(NamedTuple):
     """A power of a Fourier transform of length N, with bounds on its errors.
 
     Powers of the transforms of all mechanisms are multiplied to convolve them.
+
+    Attributes
+    ----------
+    values : array of complex
+        The power F^count.
+    transform_error : float
+        The largest error of F itself.
+    power_error : float
+        A bound on the 2-norm of the errors of the power, divided by √N and by
+        A = (total mass + transform_error)^count. No value of the power is larger than
+        A, and A >= 1 because the masses were rounded up. So a bound that was not
+        divided by A is valid too.
     """
 
     values: ComplexArray
-    transform_error: float  # the largest error of the transform itself
-    power_error: float  # the 2-norm of the errors of the power, divided by √N
+    transform_error: float
+    power_error: float
 
 
 def exponential_tilt(pld: DiscretePLD, rate: float) -> tuple[float, Array]:
@@ -141,8 +153,8 @@ def convolve_tilted(factors: list[Factor], rate: float, size: int) -> TiltedConv
         The masses at the grid indices 0, …, size − 1 (modulo `size`), with a bound on
         their errors.
     """
-    # The product of the powers, the logarithm of a bound on its values, and the 2-norm of
-    # its errors, divided by √size and by the largest value. Relative errors add up.
+    # The product of the powers, the logarithm of a bound A on its values, and the
+    # 2-norm of its errors, divided by √size and by A. Errors relative to A add up.
     product: ComplexArray | None = None
     log_largest_value = 0.0
     forward_error = 0.0
@@ -217,8 +229,9 @@ def _power_by_squaring(masses: Array, norm: float, count: int) -> _TransformPowe
     """Return the power F^count of the Fourier transform F of some masses.
 
     The power is the transform of `count` mechanisms together. It is computed by
-    repeated squaring. The error bound grows in proportion to the count;
-    `_power_from_difference_to_one` is for counts from 2^14 on.
+    repeated squaring. If F is off by e, F^count is off by count·e·|F|^{count−1} to
+    first order. Divided by the bound A >= |F|^{count−1} on all values of the power,
+    this is at most count·e. `_power_from_difference_to_one` is for counts from 2^14 on.
 
     Parameters
     ----------

@@ -63,17 +63,17 @@ _FIRST_LOG2_ORDER = -6.0
 _LOG2_ORDER_STEP = 0.5
 _LOG2_ORDER_OF_MU_BOUND = 12
 # The search for μ refines every peak of the grid that is at least this much of the
-# highest one, in at most so many rounds.
+# highest one, in at most so many rounds. It ends sooner if a round raises μ by less
+# than the last number, relative.
 _NEARLY_HIGHEST = 0.98
 _REFINEMENT_ROUNDS = 8
+_SMALLEST_GAIN_OF_MU = 1e-11
 _REFINEMENT_FRACTIONS = np.linspace(0.0, 1.0, 9)  # of the interval around a maximum
 # A limit may be exceeded by this factor, because the numbers that are compared have
 # rounding errors, which are far smaller.
 _ROOM_FOR_ROUNDING = 1 + 1e-10
 # μ²/2 is taken as ρ if it exceeds what was found by at most this factor.
 _GOOD_ENOUGH_FACTOR = 1 + 1e-6
-# It ends sooner if a round raises μ by less than this, relative.
-_SMALLEST_GAIN_OF_MU = 1e-11
 
 
 class SubgaussianTail(NamedTuple):
@@ -694,9 +694,10 @@ class PrivacyProfile(PrivacyCurve):
         """The smallest ρ such that the release is ρ-zCDP, rounded up.
 
         It is the supremum of D_α/α over all orders α > 1, with D_α the Rényi divergence
-        of order α. Orders α = 1 + 2^x are tried with increasing x until
-        `_no_larger_order_matters` proves that larger orders cannot matter. Then the
-        search is refined about the best x.
+        of order α. Orders α = 1 + 2^x are tried with increasing x, in steps of ½, until
+        `_no_larger_order_matters` proves that larger orders cannot matter. Since
+        (α − 1)·D_α is convex in α, the ratio varies slowly in x. The search is refined
+        about the best x.
         """
         largest = self.renyi_at(1.0)
         x = _FIRST_LOG2_ORDER

@@ -530,7 +530,9 @@ class ProductProfile(PrivacyProfile):
 
         On a hyperbolic space, noise of any scale leaves some privacy loss. If exactly
         one factor is hyperbolic, its limiting profile is returned, because the losses
-        of the other factors vanish as the scale grows.
+        of the other factors vanish as the scale grows. For two hyperbolic factors the
+        limit is not computed, and None is returned: a calibration then finds out by its
+        search that no scale is large enough.
         """
         hyperbolic = [factor for factor in self._curved_factors if factor[0] < 0]
         if len(hyperbolic) != 1:
