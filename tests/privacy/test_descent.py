@@ -15,7 +15,7 @@ from curvedp.privacy.optimizer_accounting import (
     add_remove_noise,
     add_remove_rsvrg_guarantee,
     add_remove_rsvrg_noise,
-    check_request,
+    check_guarantee_or_noise,
     error_weights,
     rgd_guarantee,
     rgd_noise,
@@ -256,12 +256,12 @@ def test_round_off_that_is_charged():
 def test_requests():
     for guarantee, noise in ((None, None), (GDP(1.0), 1.0)):
         with pytest.raises(ParameterError, match="not both"):
-            check_request(guarantee, noise)
+            check_guarantee_or_noise(guarantee, noise)
     with pytest.raises(ParameterError, match="must be a guarantee"):
-        check_request(0.5, None)
+        check_guarantee_or_noise(0.5, None)
     for adjacencies in ((), ("replace-one",)):
         with pytest.raises(ParameterError, match="add-remove"):
-            check_request(GDP(1.0, **ADDED), None, *adjacencies)
-        check_request(GDP(1.0), None, *adjacencies)
-    check_request(GDP(1.0, **ADDED), None, "add-remove")
-    check_request(None, 1.0)
+            check_guarantee_or_noise(GDP(1.0, **ADDED), None, *adjacencies)
+        check_guarantee_or_noise(GDP(1.0), None, *adjacencies)
+    check_guarantee_or_noise(GDP(1.0, **ADDED), None, "add-remove")
+    check_guarantee_or_noise(None, 1.0)

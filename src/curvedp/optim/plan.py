@@ -313,5 +313,5 @@ def adds_or_removes(guarantee: Any, noise: Any) -> bool:
     ParameterError
         If neither a guarantee nor noise is given, or both are.
     """
-    accounting.check_request(guarantee, noise, "replace-one", ADD_REMOVE)
+    accounting.check_guarantee_or_noise(guarantee, noise, "replace-one", ADD_REMOVE)
     return guarantee is not None and guarantee.adjacency == ADD_REMOVE

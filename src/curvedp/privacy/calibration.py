@@ -504,10 +504,9 @@ class _ScaleSearch:
     def _bisect(self, excess: Excess) -> float:
         """Return the scale at which an excess changes its sign, by bisection.
 
-        `low` misses the target and `high` meets it or is infinite, at every step.
-
-        Used if the secant method fails. That happens if the excess jumps, or if the
-        noise exists up to some scale only.
+        It is used if the secant method fails. That happens if the excess jumps, or if
+        the noise exists up to some scale only. At every step the scale `low` misses the
+        target; the scale `high` meets it, or its excess is infinite.
 
         Parameters
         ----------
@@ -631,6 +630,9 @@ def secant_root(function: Excess, x: float, slope: float, bits: int) -> float | 
 
 def _point_further_back(x: float, last_good_x: float) -> float:
     """Return where `secant_root` goes on after a point that is far too large.
+
+    At such a point the cost of the noise is 0 in floats, and says nothing about the
+    root.
 
     Parameters
     ----------

@@ -224,9 +224,9 @@ class Composition(Guarantee):
         Let boundᵢ be the parameter of part i, which is used countᵢ times. The result is
         (Σᵢ countᵢ·boundᵢ^power)^(1/power). For the ε of pure DP, the ρ of zCDP and the
         ε of Rényi DP at one order, the power is 1: they add up. For the μ of Gaussian
-        DP it is 2: the squares add up. The sum is computed exactly, in fractions.
+        DP it is 2: the squares add up. The sum is computed exactly, in fractions, and
+        the result is rounded up once.
 
-        The sum must be exact until it is rounded up once.
 
         Parameters
         ----------

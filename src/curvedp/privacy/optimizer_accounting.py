@@ -399,13 +399,16 @@ def rsvrg_noise(
         difference_shift * math.sqrt(inner_steps / difference_weight)
     )
 
-    # Half of the μ of Gaussian DP of the run with these noises. (For random batches it
-    # is an approximation, by the central limit theorem.)
+    # Half of the μ of Gaussian DP of the run with these noises: a record shifts a mean
+    # by up to twice the shifts above if it is replaced. (For random batches it is an
+    # approximation, by the central limit theorem.)
     full_term = (full_shift / full_noise) ** 2
     difference_term = inner_steps * (difference_shift / difference_noise) ** 2
     half_mu = math.sqrt(epochs) * math.sqrt(full_term + difference_term)
 
     if not isinstance(guarantee, ApproxDP):
+        # One step over one record, clipped to half_mu, has the sensitivity 2·half_mu.
+        # Its noise is the factor.
         factor = round_up(rgd_noise(1, 1, half_mu, guarantee), NINETY_ROUNDINGS)
         return factor * full_noise, factor * difference_noise
 
@@ -757,10 +760,13 @@ def add_remove_rsvrg_noise(
 # ---- the arguments guarantee= and noise= of an optimizer
 
 
-def check_request(
+def check_guarantee_or_noise(
     guarantee: Guarantee | None, noise: object, *adjacencies: str
 ) -> None:
     """Check that an optimizer was given exactly one of `guarantee` and `noise`.
+
+    The other one is computed from it. A guarantee must also be for an adjacency that
+    the optimizer accounts for.
 
     Parameters
     ----------
@@ -796,7 +802,7 @@ def check_request(
     # The kind of neighboring data sets must be one that the optimizer accounts for.
     if guarantee.adjacency not in (adjacencies or ("replace-one",)):
         raise ParameterError(
-            ": here the number of records is public",
+            "is not supported here, because the number of records is public",
             parameter="adjacency",
             value=guarantee.adjacency,
         )
@@ -809,6 +815,8 @@ def noise_and_guarantee(
     to_guarantee: Callable[[float], Guarantee],
 ) -> tuple[float, Guarantee]:
     """Return both the noise and the guarantee of an optimizer, given one of them.
+
+    The user of an optimizer chooses either its noise or its guarantee.
 
     Parameters
     ----------
@@ -833,7 +841,7 @@ def noise_and_guarantee(
     ParameterError
         If both or none are given.
     """
-    check_request(guarantee, noise)
+    check_guarantee_or_noise(guarantee, noise)
     if guarantee is not None:
         deviation = to_noise(guarantee)
     else:

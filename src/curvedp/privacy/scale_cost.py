@@ -215,6 +215,9 @@ def log_excess(
 def _approximate_mus(eps: float, deltas: list[float]) -> list[float]:
     """Return approximations of the μ for which μ-GDP has given δ's at a given ε.
 
+    Searches for a noise scale use μ, whose logarithm is nearly linear in that of the
+    scale, in place of δ.
+
     Parameters
     ----------
     eps : float

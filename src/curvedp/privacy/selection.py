@@ -183,9 +183,9 @@ class NegativeBinomialRuns:
     def _delta_of_best(self, mu: float, target: ApproxDP) -> tuple[float, float]:
         """Return δ(ε) of the best of many runs, and the Rényi order that proves it.
 
-        Every run satisfies μ-GDP, and the target gives ε. Let D_λ be the Rényi
-        divergence of the best run at the order λ. Among 60 orders, the one with the
-        smallest bound
+        A search for the noise of one run calls it. Every run satisfies μ-GDP, and the
+        target gives ε. Let D_λ be the Rényi divergence of the best run at the order λ.
+        Among 60 orders, the one with the smallest bound
 
             log δ <= (λ−1)(D_λ − ε + log(1 − 1/λ)) − log λ
 

@@ -235,7 +235,7 @@ class PoissonGaussianStep(_Step):
         """
         q = self.sampling_rate
         # Each number is moved by a few times its rounding error of 1e-16, so that the
-        # result is too large rather than too small.
+        # result is too large rather than too small. `_ROUNDING` is 9 units of 1.1e-16.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             # s, rounded up.
             raised_q = q * (1 + 8 * _ROUNDING)
@@ -553,7 +553,7 @@ def smallest_noise_multiplier(
 def _asinh_and_remainder(
     eps: Array, log_odds: float, half_square: float
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Return asinh(e^x) and ε/2 − asinh(e^x) without loss of digits.
+    """Return asinh(e^x) and the remainder ε/2 − asinh(e^x) without loss of digits.
 
     Both appear in δ(ε) for replacing a record in a random batch, with
     e^x = ((1−q)/q)·e^{μ²/2}·sinh(ε/2), the sampling rate q and the shift μ. So
@@ -599,9 +599,9 @@ def _asinh_and_remainder(
 def _gdp_delta_at_any_eps(mu: float, eps: Array) -> Any:
     """Return the Gaussian profile δ_μ(ε) at any real ε, also a negative one.
 
-    δ_μ is the profile of N(0, 1) against N(μ, 1). `gdp_delta` computes it for
-    ε >= 0. Since the roles of the two laws can be exchanged,
-    δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
+    The profile of a random batch is a combination of such values. δ_μ is the profile of
+    N(0, 1) against N(μ, 1). `gdp_delta` computes it for ε >= 0. Since the roles of the
+    two laws can be exchanged, δ_μ(−ε) = 1 − e^{−ε} + e^{−ε}·δ_μ(ε).
 
     Parameters
     ----------

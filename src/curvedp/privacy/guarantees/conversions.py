@@ -133,7 +133,9 @@ def randomized_response_epsilon(eps0: float, delta: Array) -> Any:
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         eps = eps0 + np.log((1 - delta) - delta * math.exp(-eps0))
-        rounding = 2.0**-49 * (1 + eps0 + np.abs(eps))  # a few units of 2^-53
+        # 2^-49 is 16 times the unit roundoff 2^-53: more than the sum errs by, relative
+        # to the size of its terms.
+        rounding = 2.0**-49 * (1 + eps0 + np.abs(eps))
         rounded_up = eps + rounding
     delta_at_zero = round_up(math.tanh(eps0 / 2), NINE_ROUNDINGS)
     return np.where(delta >= delta_at_zero, 0.0, np.clip(rounded_up, 0.0, eps0))

@@ -89,7 +89,7 @@ class PureDP(Guarantee):
         adjacency: str = "replace-one",
     ) -> None:
         """Store ε, given under either of its names, and validate it."""
-        object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "eps", _take_one_of("epsilon", epsilon, "eps", eps))
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
 
@@ -104,7 +104,8 @@ class PureDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         """Return the smallest type II error of a test, for each type I error.
 
-        Randomized response has the smallest one: max(1 − e^ε·α, e^−ε·(1 − α)).
+        A test tells two neighboring data sets apart from one output. Randomized
+        response has the smallest one: max(1 − e^ε·α, e^−ε·(1 − α)).
 
         Parameters
         ----------
@@ -221,9 +222,9 @@ class ApproxDP(Guarantee):
         adjacency : str
             What neighboring data sets differ in: 'replace-one' or 'add-remove'.
         """
-        object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "eps", _take_one_of("epsilon", epsilon, "eps", eps))
         object.__setattr__(
-            self, "delta0", _resolve_alias("delta", delta, "delta0", delta0)
+            self, "delta0", _take_one_of("delta", delta, "delta0", delta0)
         )
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
@@ -272,7 +273,8 @@ class ApproxDP(Guarantee):
     def _tradeoff(self, alpha: Array) -> Any:
         """Return the smallest type II error of a test, for each type I error α.
 
-        It is max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
+        A test tells two neighboring data sets apart from one output. The error is
+        max(1 − δ₀ − e^ε₀·α, e^−ε₀·(1 − δ₀ − α)).
 
         Parameters
         ----------
@@ -456,7 +458,7 @@ class RenyiDP(DefinedByEpsilon, Guarantee):
     ) -> None:
         """Store the order and ε, given under either of its names, and validate them."""
         object.__setattr__(self, "order", order)
-        object.__setattr__(self, "eps", _resolve_alias("epsilon", epsilon, "eps", eps))
+        object.__setattr__(self, "eps", _take_one_of("epsilon", epsilon, "eps", eps))
         object.__setattr__(self, "adjacency", adjacency)
         self.__post_init__()
 
@@ -720,21 +722,24 @@ class RaoDP(Guarantee):
         return other.implied_hellinger_angle()
 
 
-def _resolve_alias(name: str, value: Any, stored_name: str, stored_value: Any) -> Any:
+def _take_one_of(
+    long_name: str, long_value: Any, field_name: str, field_value: Any
+) -> Any:
     """Return an argument that a caller may pass under either of two names.
 
-    For example, `PureDP` accepts `epsilon`, and also `eps`, under which it stores it.
+    For example, `PureDP` accepts `epsilon=`, its long name, and `eps=`, the name of the
+    field that stores the number.
 
     Parameters
     ----------
-    name : str
-        The first name.
-    value : object
-        What the caller passed under the first name; `_MISSING` if nothing.
-    stored_name : str
-        The second name, which is also the name of the field.
-    stored_value : object
-        What the caller passed under the second name; `_MISSING` if nothing.
+    long_name : str
+        The long name of the argument.
+    long_value : object
+        What the caller passed under the long name; `_MISSING` if nothing.
+    field_name : str
+        The name of the field, which is the other name of the argument.
+    field_value : object
+        What the caller passed under the name of the field; `_MISSING` if nothing.
 
     Returns
     -------
@@ -746,9 +751,10 @@ def _resolve_alias(name: str, value: Any, stored_name: str, stored_value: Any) -
     TypeError
         If both or none are given.
     """
-    n_passed = (value is not _MISSING) + (stored_value is not _MISSING)
+    n_passed = (long_value is not _MISSING) + (field_value is not _MISSING)
     if n_passed != 1:
         raise TypeError(
-            f"give the argument {name} once, either as {name} or as {stored_name}"
+            f"give the argument {long_name} once, either as {long_name} or as "
+            f"{field_name}"
         )
-    return stored_value if value is _MISSING else value
+    return field_value if long_value is _MISSING else long_value

@@ -48,7 +48,7 @@ _TWICE_NEGLIGIBLE = 88.0
 # If μ·(length of the interval of integration) is at most this, 64 nodes resolve the
 # integral, and it replaces a difference that would lose digits.
 _LARGEST_MU_FOR_INTEGRAL = 20.0
-# The square of a larger number is beyond the range of `two_prod`.
+# The square of a larger number is beyond the range of `two_prod`, the exact product.
 _HUGE = 1e140
 # A number near the smallest positive double, to keep denominators and bounds above 0.
 _TINY = 1e-300
@@ -123,10 +123,11 @@ def gdp_log_delta(mu: Any, eps: Any) -> Any:
 def _factor_delta(mu: Array, eps: Array) -> tuple[Array, Array, Array]:
     """Return three numbers e, e′ and f with δ_μ(ε) = exp(e + e′)·f.
 
-    In this form a δ far below the smallest float does not underflow.
-    δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the profile of N(0, 1) against N(μ, 1),
-    where a = ε/μ − μ/2, φ is the normal density, Φ its distribution function and
-    R(x) = Φ(−x)/φ(x) is Mills' ratio. There are three cases:
+    `gdp_delta` and `gdp_log_delta` are computed from them. In this form a δ far below
+    the smallest float does not underflow. δ_μ(ε) = φ(a)·(R(a) − R(a + μ)) is the
+    profile of N(0, 1) against N(μ, 1), where a = ε/μ − μ/2, φ is the normal density, Φ
+    its distribution function and R(x) = Φ(−x)/φ(x) is Mills' ratio. There are three
+    cases:
 
     - Usually, e + e′ is log φ(a) to twice the precision of a float, and
       f = R(a) − R(a + μ).
@@ -230,11 +231,12 @@ def _mills_ratio(x: Array) -> Array:
 
 
 def _mills_integral(mu: Array, a: Array, upper_limit: Array) -> Array:
-    """Return R(a) − R(a + μ) = ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds.
+    """Return R(a) − R(a + μ) = ∫₀^∞ (1 − e^{−μs})·e^{−as − s²/2} ds, for `gdp_delta`.
 
-    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. The integral is taken
-    over [0, upper_limit] by quadrature with fixed nodes. Long arrays are treated in
-    blocks that fit into the cache of the processor, which is ten times as fast.
+    R(x) = Φ(−x)/φ(x) is Mills' ratio of the normal distribution. The integral replaces
+    the difference where that would lose digits. It is taken over [0, upper_limit] by
+    quadrature with fixed nodes. Long arrays are treated in blocks that fit into the
+    cache of the processor, which is ten times as fast.
 
     Parameters
     ----------
@@ -283,7 +285,9 @@ def gdp_tradeoff(mu: Any, alpha: Any) -> Any:
     """
     quantile = scipy.special.ndtri(alpha)
     with np.errstate(invalid="ignore"):
-        rounding = 2.0**-50 * (np.abs(quantile) + mu)  # eight units of 2^-53
+        # 2^-50 is eight times the unit roundoff 2^-53: more than the quantile and the
+        # difference err by.
+        rounding = 2.0**-50 * (np.abs(quantile) + mu)
         lowered_argument = -quantile - mu - rounding
     beta = np.maximum(
         round_down(scipy.special.ndtr(lowered_argument), THIRTY_SIX_ROUNDINGS), 0.0
@@ -382,11 +386,12 @@ def gdp_mu(eps: Any, delta: Any) -> Any:
 
 
 def _lower_bound_on_mu(eps: Array, delta: Array) -> Array:
-    """Return a certain lower bound on the μ with δ_μ(ε) = δ.
+    """Return a certain lower bound on the μ with δ_μ(ε) = δ, where `gdp_mu` starts.
 
-    δ_μ increases with μ and is at most Φ(μ/2 − ε/μ), with the normal distribution
-    function Φ. So μ is at least the root of μ/2 − ε/μ = z with z = Φ⁻¹(δ). It is
-    z + √(z² + 2ε) or, without a difference for z < 0, 2ε/(√(z² + 2ε) − z).
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). It increases with μ and is at most
+    Φ(μ/2 − ε/μ), with the normal distribution function Φ. So μ is at least the root of
+    μ/2 − ε/μ = z with z = Φ⁻¹(δ). It is z + √(z² + 2ε) or, without a difference for
+    z < 0, 2ε/(√(z² + 2ε) − z).
 
     Parameters
     ----------

@@ -190,7 +190,8 @@ def rao_tradeoff(theta: Any, alpha: Any) -> Any:
     theta = np.asarray(theta, np.float64)
     alpha = np.asarray(alpha, np.float64)
 
-    # The angle α′ with sin² α′ = α. The sum is raised by eight units of 2^-53.
+    # The angle α′ with sin² α′ = α. The sum is raised by 2^-50, relative: eight times
+    # the unit roundoff, and more than it errs by.
     alpha_angle = np.arctan2(np.sqrt(alpha), np.sqrt(1 - alpha))
     angle = (alpha_angle + theta / 2) * (1 + 2.0**-50)
     squared_cosine = np.cos(np.minimum(angle, np.pi / 2)) ** 2

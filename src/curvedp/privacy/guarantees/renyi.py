@@ -38,11 +38,13 @@ from curvedp.numerics.directed_rounding import (
 _N_ROUNDS = 8
 _N_POINTS = 17
 
-# log(1/λ) is raised by this much: about 900 rounding errors of 1.1e-16, more than those
-# of the moderate logarithms that it is a sum of. A smaller λ gives a larger γ.
+# `_log_gamma` raises log(1/λ), with λ = δ/C(u), by this much: about 900 rounding errors
+# of 1.1e-16, more than those of the moderate logarithms that it is a sum of. A smaller
+# λ gives a larger γ, which is safe.
 _LOG_LAMBDA_MARGIN = 1e-13
-# log γ is raised by this much times |log x*| + 1: about 36 rounding errors of 1.1e-16.
-# Errors of large logarithms are in proportion to log x*, and covered by this.
+# `_log_gamma` raises its result log γ by this much times |log x*| + 1: about 36
+# rounding errors of 1.1e-16. Errors of large logarithms are in proportion to log x*,
+# and covered by this.
 _LOG_GAMMA_MARGIN = 4e-15
 
 # n − 1 for the powers n = 17, …, 2 in the series of `_log_h_at_one`. Higher powers
@@ -182,6 +184,7 @@ def all_orders_epsilon(rho: float, divergence: Callable[[Any], Any], delta: Any)
     # log √(log(1/δ)/ρ), the logarithm of the distance of the best order from 1. For δ
     # near 1, log(1/δ) is replaced by 1e-3, which keeps the range of the search finite.
     log_guess = 0.5 * (np.log(np.maximum(-np.log(delta), 1e-3)) - np.log(rho))
+    # Factors of e^7 and e^3 around the guess contain the best order.
     smallest_distance = np.exp(np.minimum(log_guess, 0.0) - 7.0)
     largest_distance = np.exp(log_guess + 3.0)
     eps = _search_best_epsilon(smallest_distance, largest_distance, divergence, delta)
@@ -284,7 +287,7 @@ def _search_best_epsilon(low: Any, high: Any, divergence: Any, delta: Array) -> 
 
 
 def _orders_on_grid(order_range: _GridRange, only_order: Any) -> Array:
-    """Return the orders α in the rows of a grid.
+    """Return the orders α of Rényi divergences in the rows of a search grid.
 
     Parameters
     ----------
@@ -308,8 +311,9 @@ def _first_range_of_w(
 ) -> _GridRange:
     """Return the range of log w in the first round of the search, with w = 1 − u.
 
-    If the divergence ε_R is small, the best w is near √(ε_R/α). The range begins at a
-    hundredth of that, and ends at w = 1.
+    u is the free parameter of the bound in `_log_gamma`. If the divergence ε_R is
+    small, the best w is near √(ε_R/α). The range begins at a hundredth of that, and
+    ends at w = 1.
 
     Parameters
     ----------
@@ -407,6 +411,8 @@ def _log_gamma(alpha: Any, renyi_bound: Any, log_w: Any, delta: Any) -> Any:
 
 def _log_expm1(x: Any) -> Any:
     """Return log(e^x − 1) for x >= 0, even if e^x overflows.
+
+    It is the divergence term of the constant C(u) in `_log_gamma`.
 
     Parameters
     ----------

@@ -20,8 +20,9 @@ from curvedp.privacy.guarantees.definitions import PureDP
 from curvedp.privacy.profiles.base import PrivacyProfile
 from curvedp.privacy.profiles.constant_curvature import GaussianProfile
 
-# More than the relative rounding error of σ√(1 − kσ²), which is a few units of 2^-53.
-# Raising it is safe; lowering it below 2^-51 is not.
+# More than the relative rounding error of the formula σ√(1 − kσ²) for the scale of flat
+# noise (`_equivalent_flat_scale`), which is a few units of 2^-53. Raising it is safe;
+# lowering it below 2^-51 is not.
 _FORMULA_ROUNDING = 2.0**-50
 # By this, relative, 4k·flat² must stay below 1, so that rounding cannot hide that the
 # equation in `hadamard_scale` has no root.
@@ -203,11 +204,12 @@ class PureProfile(PrivacyProfile):
 
 
 def _equivalent_flat_scale(sigma: float, k: float) -> float:
-    """Return the scale s = σ√(1 − kσ²) of a flat Gaussian that protects no better.
+    """Return the scale s = σ√(1 − kσ²) of flat noise that is at most as private.
 
-    By Theorem P4 (docs/theory/exact-profiles.md), it protects no better than a Gaussian
-    of scale σ on a space without positive curvature whose Ricci curvature is at least
-    −k. The result is rounded down.
+    Gaussian noise of this scale on flat space reveals at least as much as Gaussian
+    noise of scale σ on the curved space, so that its privacy is a valid bound. No
+    sectional curvature of the space may be positive, and its Ricci curvature must be at
+    least −k (docs/theory/exact-profiles.md, Theorem P4). The result is rounded down.
 
     Parameters
     ----------
@@ -229,7 +231,8 @@ def _equivalent_flat_scale(sigma: float, k: float) -> float:
     if not k * sigma * sigma <= 0.5:
         largest = math.sqrt(0.5 / k)
         raise ParameterError(
-            f": no bound by the Ricci curvature {-k:g} beyond {largest:g}",
+            f"must be at most {largest:g}: beyond it, the Ricci curvature {-k:g} gives "
+            "no useful bound on privacy",
             parameter="sigma",
             value=sigma,
         )
@@ -237,10 +240,11 @@ def _equivalent_flat_scale(sigma: float, k: float) -> float:
 
 
 def hadamard_scale(flat: float, ricci: float) -> float:
-    """Return the smallest scale on a curved space that replaces a given flat scale.
+    """Return the smallest noise scale on a curved space that replaces a flat scale.
 
-    On a space without positive curvature, a Gaussian of scale σ protects at least as
-    well as a flat one of scale σ√(1 − kσ²), with k = −ricci. The equation
+    A calibration on flat space gives the scale `flat`; this function converts it for a
+    curved space. On a space without positive curvature, a Gaussian of scale σ protects
+    at least as well as a flat one of scale σ√(1 − kσ²), with k = −ricci. The equation
     σ²(1 − kσ²) = flat² is quadratic in σ², and its smaller root is
     σ² = 2·flat²/(1 + √(1 − 4k·flat²)). If rounding left σ too small, it is raised in
     tiny steps until it is large enough. tests/privacy/test_hadamard.py checks both
