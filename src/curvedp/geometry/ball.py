@@ -495,8 +495,9 @@ def _shortened_exp(
     Round-off of log, exp and dist can leave the result just outside the ball. Then the
     velocity is shortened by the measured excess and by a margin, which grows with each
     attempt from one unit of round-off to 1e-5. If even the last attempt fails, because
-    floats around the center are too coarse (far out in hyperbolic space), the result is
-    the center. The result must never be outside: sensitivities rely on it.
+    floats around the center are too coarse (in hyperbolic space at large distances from
+    the origin), the result is the center. The result must never be outside:
+    sensitivities rely on it.
 
     Parameters
     ----------

@@ -193,7 +193,9 @@ def shape_of_population(
 def _error_bounds(
     draw: NoisyDraw, level: float, length: float, variance: float
 ) -> ErrorBounds:
-    """Return bounds on the errors of a draw, one of which is given.
+    """Return the bounds on the errors of a draw that `_conservative_shape` needs.
+
+    The bound on the length of the error is given, and the others are computed.
 
     Parameters
     ----------
@@ -491,7 +493,9 @@ def _variance_caps(
 
 
 def _largest_variances(total: float, caps: np.ndarray, n_axes: int) -> np.ndarray:
-    """Divide a total variance among axes, as evenly as caps allow on the first of them.
+    """Divide a total variance evenly among the first `n_axes` axes, up to their caps.
+
+    What the caps leave over goes to the next axes, the nearest first.
 
     Parameters
     ----------

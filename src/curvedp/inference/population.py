@@ -264,7 +264,7 @@ def _shape_from_mean(
     Raises
     ------
     ParameterError
-        If squared distances need not be convex that far out.
+        If squared distances need not be convex at the distances of the records.
     """
     shape = SHAPES[draw.kind](manifold, statistic, draw, 0.0, 0.0)
     distance_to_center = float(manifold.dist(ball.center, shape.center(manifold)))

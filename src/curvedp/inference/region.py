@@ -433,6 +433,7 @@ def _shapes(
             for level in levels
         ]
     build_shape = SHAPES[draw.kind]
+    # The theorem about counts takes the level itself, the others a quantile of the noise.
     noise_bounds = list(levels)
     if draw.kind != "counts":
         noise_bounds = noise_quantiles(draw, levels)
@@ -555,8 +556,8 @@ def _population_shape(
 def _describe_clipping(clipped: ClippedVariance) -> str:
     """Say what the region of a variance in a private ball does not cover.
 
-    No theorem bounds how far out the clipped records are, so the region is never called
-    exact, and the estimate has no region.
+    No theorem bounds how far from the ball the clipped records are, so the region is
+    never called exact, and the estimate has no region.
 
     Parameters
     ----------

@@ -162,7 +162,8 @@ class GrassmannGaussian(LawBackend):
         coordinates = np.empty((count, self.manifold.dim))
         n_done = 0
         while n_done < count:
-            # About as many proposals as the missing draws are expected to take.
+            # As many proposals as the missing draws are expected to take, and a few
+            # more, so that hardly any batch of a few draws has to be repeated.
             missing = count - n_done
             n_proposals = int(missing / math.exp(envelope.log_acceptance)) + 16
             accepted = self._accepted_proposals(rng, envelope, n_proposals)[:missing]
@@ -219,7 +220,8 @@ class GrassmannGaussian(LawBackend):
         The envelope puts e^{a + b·x²} for each of the p(q − 1) factors sinc x. The
         squares x² add up to (p + q − 2)·|θ|².
 
-        It must not be positive, except by round-off: every proposal is checked.
+        The log-ratio must not be positive, except by round-off: every proposal is
+        checked.
 
         Parameters
         ----------
@@ -412,8 +414,8 @@ def _best_envelope(p: int, q: int, sigma: float) -> _Envelope:
     # Refuse an envelope that accepts too few proposals.
     if log_acceptance < math.log(_SMALLEST_ACCEPTANCE):
         raise ParameterError(
-            f": the envelope accepts {math.exp(log_acceptance):.1e}; "
-            "use a smaller scale",
+            f"is too large: the envelope accepts {math.exp(log_acceptance):.1e} of its "
+            "proposals; use a smaller scale",
             parameter="scale",
             value=sigma,
         )

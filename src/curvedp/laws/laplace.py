@@ -146,7 +146,7 @@ def _laplace_backend(manifold: Manifold, scale: float) -> LawBackend:
         growth_rate = volume_growth_rate(*manifold.cone_size)
     if not scale * growth_rate < 1.0:
         raise NotIntegrable(
-            f": infinite mass on {manifold!r} unless scale < {1 / growth_rate:.6g}",
+            f"gives infinite mass on {manifold!r} unless scale < {1 / growth_rate:.6g}",
             parameter="scale",
             value=scale,
         )

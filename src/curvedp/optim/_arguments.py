@@ -410,6 +410,7 @@ def learning_rates(
         values = [learning_rate(step) for step in range(steps)]
     else:
         values = [learning_rate] * steps
+    # Rates up to 1e300 are finite numbers, which is all that is asked of them.
     checked = [
         _validate.within("learning_rate", value, 0, 1e300, open_low=True)
         for value in values

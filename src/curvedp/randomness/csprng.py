@@ -448,7 +448,7 @@ class _KeyStream:
         Parameters
         ----------
         n : int
-            The number of bytes, at most those of this epoch that were not given out.
+            The number of bytes. This epoch must have as many that were not given out.
 
         Returns
         -------

@@ -513,8 +513,9 @@ def _jacobi_bounds(
     A move is the tangent vector that leads from p to a record's prediction, and R its
     curvature operator. The factors are the derivatives of the prediction in p and in v.
     In directions of negative curvature they are cosh and sinhc, which exceed 1. In
-    directions of positive curvature they are cos and sinc, which are below 1, and at
-    least their value at π.
+    directions of positive curvature they are cos and sinc, which fall from 1 to −1 and
+    to 0 at the angle π. Larger angles count as π: there is no bound on the remainder
+    from π/2 on (`Neighborhood.max_remainder`).
 
     Parameters
     ----------

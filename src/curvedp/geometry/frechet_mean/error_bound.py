@@ -121,7 +121,8 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     if is_hadamard:
         if smoothness > _LARGEST_SMOOTHNESS:
             raise ParameterError(
-                f": the mean may take too many steps on {M!r}; choose a smaller ball",
+                f"is too large: the mean may take too many steps on {M!r}; choose a "
+                "smaller ball",
                 parameter="radius",
                 value=radius,
             )
@@ -139,7 +140,8 @@ def contraction(M: Manifold, radius: float) -> Contraction:
     convexity = _convexity_under_positive_curvature(s)
     if convexity < _LEAST_CONVEXITY:
         raise ParameterError(
-            ": the mean may take too many steps; radius·√κ must be at most 1.35",
+            "is too large: the mean may take too many steps; radius·√κ must be at "
+            "most 1.35",
             parameter="radius",
             value=radius,
         )
@@ -163,8 +165,9 @@ def _no_unique_mean(M: Manifold, radius: float) -> ParameterError:
     """
     low, high = M.curvature_bounds
     return ParameterError(
-        f": no a-priori bound on the Fréchet mean of {M!r}; it needs radius < "
-        f"½·min(injectivity radius, π/√κ) (curvature in [{low:g}, {high:g}], "
+        f"is too large: no a-priori bound on the Fréchet mean of {M!r} is known; it "
+        "needs radius < ½·min(injectivity radius, π/√κ) (curvature in "
+        f"[{low:g}, {high:g}], "
         f"injectivity radius {M.injectivity_radius:g})",
         parameter="radius",
         value=radius,

@@ -492,7 +492,7 @@ class CorrelationOffLog(CorrelationMatrices):
         array of shape (..., m, m)
             The correlation matrices.
         """
-        # Move points that are too far out back to the largest distance.
+        # Move points beyond the largest distance back to it.
         xp = namespace(y)
         length = euclidean_norm(xp, y)[..., None]
         shrink = self._max_distance / xp.where(length > 0, length, 1.0)

@@ -115,7 +115,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
 
         def near() -> Array:
             """Return the end's spatial part by boosts, for points p near the origin."""
-            # Points far out are masked, because this form may overflow there.
+            # Points that are not near are masked: this form may overflow there.
             at_origin = xp.where(is_near, _unboost(xp, x, time, velocity), 0.0)
             near_x = xp.where(is_near, x, 0.0)
             cosh, sinhc = cosh_sinhc(xp, dot(xp, at_origin, at_origin))
@@ -207,7 +207,7 @@ class Lorentz(Hyperbolic, UnitQuadric):
         def near() -> Array:
             """Return the spatial part by boosts, for points p near the origin."""
             at_origin = _near_direction(xp, x, y, x_time, y_time)
-            # Points far out are masked, because this form may overflow there.
+            # Points that are not near are masked: this form may overflow there.
             at_origin = xp.where(is_near, factor * at_origin, 0.0)
             near_x = xp.where(is_near, x, 0.0)
             _, space = _boost(xp, near_x, x_time, 0.0, at_origin)
@@ -593,11 +593,11 @@ def _far_direction(
     x_length: Array,
     y_length: Array,
 ) -> tuple[Array, Array]:
-    """Return the radial and the tangential part of y − cosh(D)·x, for x far out.
+    """Return the parts of y − cosh(D)·x along x and across it, for x far from the origin.
 
     This vector at x points along the logarithm of y; D is the distance of the points.
     With x̂ = x/|x| its component along the radial unit vector at x is x₀⟨x̂, y⟩ − |x|y₀.
-    This formula is used for y near the origin. For y far out its terms cancel, and an
+    This formula is used for y near the origin. For other y its terms cancel, and an
     equal expression is used: sinh(b − a) − x₀(|y| − ⟨x̂, y⟩), where a and b are the
     distances of x and y from the origin.
 

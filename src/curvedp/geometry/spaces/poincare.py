@@ -97,7 +97,7 @@ class PoincareBall(Hyperbolic):
         coordinates = shrink * coordinates
         tangential = orthogonal_part(xp, v, p) * (2 / gap) * shrink
 
-        # Near the origin, by the Möbius sum. Points far out are masked.
+        # Near the origin, by the Möbius sum. Points that are not near are masked.
         is_near = euclidean_norm(xp, p)[..., None] < _NEAR
         near = _mobius_exp(xp, xp.where(is_near, p, 0.0), gap, coordinates)
         far = _hyperboloid_exp(xp, p, gap, coordinates, tangential)

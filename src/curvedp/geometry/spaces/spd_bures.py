@@ -218,7 +218,8 @@ def _unit(xp: Any, x: Array) -> Array:
 def _rotate_in_plane(xp: Any, a: Array, b: Array, z: Array) -> Array:
     """Apply to z the rotation that takes a unit vector a to another, b, in their plane.
 
-    With c = a + b it is z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩.
+    With c = a + b it is z ↦ z − 2c⟨c,z⟩/|c|² + 2b⟨a,z⟩. For b = −a the plane is not
+    defined, and z is returned as it is.
 
     Parameters
     ----------

@@ -353,7 +353,7 @@ class RadialDensity:
         shift = self.space.volume_growth_rate * self.scale
         if self.kind == "gaussian" and not shift <= _LARGEST_SHIFT:
             raise ParameterError(
-                f": on hyperbolic space of dimension {self.space.dim} the distances "
+                f"is too large: on hyperbolic space of dimension {self.space.dim} the distances "
                 f"concentrate at (d−1)·scale² = {shift * self.scale:.3g}, beyond "
                 "double precision; use a smaller scale",
                 parameter="scale",

@@ -150,7 +150,7 @@ class TwoPointHomogeneousLaw(RadialDensity, LawBackend):
         limit = self.manifold.float_set.max_distance
         if self.practical_radius > limit:
             raise ParameterError(
-                f": on {self.manifold!r} this law reaches distances of "
+                f"is too large: on {self.manifold!r} this law reaches distances of "
                 f"{self.practical_radius:.4g}, but its double-precision coordinates "
                 f"hold {limit:g}; use a smaller scale, or other coordinates",
                 parameter="scale",

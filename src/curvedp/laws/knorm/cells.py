@@ -278,7 +278,9 @@ class LipschitzRejectionSampler:
             if may_refine and n_trials > self.build_evaluations and self._refine():
                 continue
 
-            # Small batches let the next refinement come soon; large ones are cheaper.
+            # Small batches let the next refinement come soon; large ones are cheaper. An
+            # eighth of the expected trials is a compromise, and 16 more save a batch
+            # where few draws are missing.
             smallest_batch = max(missing, expected_trials / 8) + 16
             largest_batch = max(self.build_evaluations, _EVALUATIONS_PER_BATCH)
             accepted_points = self._propose(int(min(smallest_batch, largest_batch)))

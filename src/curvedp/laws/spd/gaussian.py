@@ -93,12 +93,12 @@ class SPDGaussian(LawBackend):
         for Hermitian ones.
         """
         mean_log_ratio = self.beta * self.scale**2 * (self.m - 1)
-        # Seven standard deviations of a difference of two log-eigenvalues.
+        # Seven standard deviations, √2·σ each, of a difference of two log-eigenvalues.
         deviation = 10 * self.scale
         if mean_log_ratio + deviation > _LARGEST_LOG_RATIO:
             raise ParameterError(
-                f": dense {self.m}×{self.m} matrices lose the small eigenvalues; use "
-                "a smaller scale",
+                f"is too large: dense {self.m}×{self.m} matrices lose the small "
+                "eigenvalues; use a smaller scale",
                 parameter="scale",
                 value=self.scale,
             )

@@ -81,8 +81,8 @@ class SPDLaplace(LawBackend):
         # 1/scale of the density and the growth rate of the volume.
         if not self.scale * growth_rate < 1 - 2.0**-40:
             raise NotIntegrable(
-                f": exp(−d/scale) has infinite mass on matrices of size {self.m} "
-                f"unless scale < {1 / growth_rate:.6g}",
+                f"is too large: exp(−d/scale) has infinite mass on matrices of size "
+                f"{self.m} unless scale < {1 / growth_rate:.6g}",
                 parameter="scale",
                 value=self.scale,
             )
@@ -177,7 +177,8 @@ class SPDLaplace(LawBackend):
         tail_length = 40 * math.log(2.0) / self.tail_rate
         if self.moment(1) + tail_length > _LARGEST_RADIUS:
             raise ParameterError(
-                ": dense matrices lose small eigenvalues; use a smaller scale",
+                "is too large: dense matrices lose small eigenvalues; use a smaller "
+                "scale",
                 parameter="scale",
                 value=self.scale,
             )
@@ -316,8 +317,9 @@ def best_laplace_envelope(law: SPDLaplace) -> Envelope:
 class NearLaplaceEnvelope:
     """A uniform direction with a length from Gamma(dim, a − β|h|): good for small σ.
 
-    Since sinh x/x ≤ eˣ, the volume factor is at most e^{β|h||ρ|}, ρ the
-    log-eigenvalues. The eigenvalues of a Gaussian matrix give the direction.
+    Let ρ be the log-eigenvalues and hᵢ = (m+1−2i)/2. Since sinh x/x ≤ eˣ, the volume
+    factor ∏ sinhc((ρᵢ−ρⱼ)/2)^β is at most e^{β⟨h, ρ⟩} ≤ e^{β|h||ρ|}. The eigenvalues of
+    a Gaussian matrix give the direction.
 
     Parameters
     ----------

@@ -411,11 +411,13 @@ class SPDBackend(MeanBackend):
             self._roundoff_unit, G, eigenvalues, U, self._X[block], self._weights[block]
         )
 
-        # A matrix that is not resolved gets an infinite interval: no series for it.
+        # An ill-conditioned matrix gets an infinite interval: no series is used for it.
         if self._log_ends is not None:
             least_and_largest = spectral.log_eigenvalues[:, [0, -1]]
             self._log_ends[block] = np.where(
-                spectral.is_resolved[:, None], least_and_largest, [-np.inf, np.inf]
+                spectral.is_well_conditioned[:, None],
+                least_and_largest,
+                [-np.inf, np.inf],
             )
         return spectral.sums
 

@@ -7,9 +7,9 @@ pass of the search for their mean.
 import numpy as np
 
 from curvedp.geometry.frechet_mean.backends.spd_sums import (
-    LEAST_RESOLVED_RATIO,
+    LEAST_WELL_CONDITIONED_RATIO,
     WeightedSums,
-    add_unresolved_matrices,
+    add_ill_conditioned_matrices,
 )
 from curvedp.geometry.manifold import Array as Matrix
 from curvedp.geometry.spaces.spd_common import unpack
@@ -104,9 +104,9 @@ def sums_in_closed_form(
 ) -> WeightedSums:
     """Sum the logarithms of 2×2 or 3×3 matrices, which have a closed form.
 
-    For a matrix that double precision does not resolve, the ratio of its eigenvalues is
+    For an ill-conditioned matrix, the ratio of the least to the largest eigenvalue is
     NaN or small. Such matrices are left out at first, and then added by
-    `add_unresolved_matrices`.
+    `add_ill_conditioned_matrices`.
 
     Parameters
     ----------
@@ -125,16 +125,16 @@ def sums_in_closed_form(
         The sums of the logarithms and of their squared lengths, with a bound on the
         error.
     """
-    sum_logs = _log_sum2 if len(G) == 2 else _log_sum3
+    sum_logs = _sum_logs_2x2 if len(G) == 2 else _sum_logs_3x3
     with np.errstate(invalid="ignore", divide="ignore"):
         sums, ratio = sum_logs(A, weights)
-        is_resolved = ratio > LEAST_RESOLVED_RATIO
-        if not is_resolved.all():
-            sums, _ = sum_logs(A[:, is_resolved], weights[is_resolved])
-        return add_unresolved_matrices(sums, roundoff_unit, G, X, weights, ratio)
+        is_well_conditioned = ratio > LEAST_WELL_CONDITIONED_RATIO
+        if not is_well_conditioned.all():
+            sums, _ = sum_logs(A[:, is_well_conditioned], weights[is_well_conditioned])
+        return add_ill_conditioned_matrices(sums, roundoff_unit, G, X, weights, ratio)
 
 
-def _log_sum2(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
+def _sum_logs_2x2(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
     """Sum the logarithms of packed 2×2 matrices A with weights w.
 
     If λ₁ ≤ λ₂ are the eigenvalues, log A = log λ₁·I + log[λ₁, λ₂]·(A − λ₁·I), where
@@ -168,17 +168,19 @@ def _log_sum2(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
     log_low = np.log(low)
     log_gap = np.log1p(gap / low)  # log λ₂ − log λ₁
     log_high = log_low + log_gap
-    quotient = log_gap / np.where(gap > 0, gap, 1.0)
-    weighted_slope = weights * np.where(gap > 0, quotient, 1 / low)  # w·log[λ₁, λ₂]
+    # The divided difference log[λ₁, λ₂] is the derivative 1/λ₁ if both are equal.
+    nonzero_gap = np.where(gap > 0, gap, 1.0)
+    divided_difference = np.where(gap > 0, log_gap / nonzero_gap, 1 / low)
+    coefficients = weights * divided_difference  # w·log[λ₁, λ₂]
 
-    # Σ w·log A = Σ w·slope·A + (Σ w·log λ₁ − Σ w·slope·λ₁)·I.
-    identity_coefficient = weights @ log_low - weighted_slope @ low
-    log_sum = A @ weighted_slope + identity_coefficient * _PACKED_IDENTITY2
+    # Σ w·log A = Σ w·log[λ₁, λ₂]·A + (Σ w·log λ₁ − Σ w·log[λ₁, λ₂]·λ₁)·I.
+    identity_coefficient = weights @ log_low - coefficients @ low
+    log_sum = A @ coefficients + identity_coefficient * _PACKED_IDENTITY2
     square_sum = float(weights @ (log_low**2 + log_high**2))
     return WeightedSums(unpack(log_sum, 2), square_sum), low / high
 
 
-def _log_sum3(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
+def _sum_logs_3x3(A: Matrix, weights: Matrix) -> tuple[WeightedSums, Matrix]:
     """Sum the logarithms of packed 3×3 matrices A with weights w.
 
     log A = c₀I + c₁A + c₂A² with the coefficients of `log_polynomial`.

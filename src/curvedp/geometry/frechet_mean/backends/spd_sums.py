@@ -13,12 +13,12 @@ from curvedp.geometry.manifold import Array as Matrix
 from curvedp.numerics.matrix_functions import sym
 from curvedp.numerics.spd_pencil import log_spectrum
 
-LEAST_RESOLVED_RATIO = 1e-5
-"""Plain double precision resolves the logarithm of a matrix whose eigenvalues have a
-ratio λ_min/λ_max above this."""
+LEAST_WELL_CONDITIONED_RATIO = 1e-5
+"""A matrix is well-conditioned if the ratio λ_min/λ_max of its eigenvalues is above this.
+Its logarithm is then accurate in plain double precision."""
 
 PLAIN_ERROR = 1e-11
-"""A bound on the error of the logarithm, in plain doubles, of a matrix that is resolved."""
+"""A bound on the error of the logarithm of a well-conditioned matrix, in plain doubles."""
 
 
 class WeightedSums(NamedTuple):
@@ -47,15 +47,16 @@ class SpectralSums(NamedTuple):
     Attributes
     ----------
     log_eigenvalues : array of shape (n, m)
-        In ascending order; 0 for matrices that are not resolved.
-    is_resolved : array of bool, shape (n,)
-        True for the matrices that plain double precision resolves.
+        In ascending order; 0 for ill-conditioned matrices.
+    is_well_conditioned : array of bool, shape (n,)
+        True for the matrices whose logarithms plain double precision computes
+        accurately.
     sums : WeightedSums
         The sums over all matrices.
     """
 
     log_eigenvalues: Matrix
-    is_resolved: Matrix
+    is_well_conditioned: Matrix
     sums: WeightedSums
 
 
@@ -91,7 +92,7 @@ def sums_by_spectrum(
 
     If the ratio of the extreme eigenvalues of a matrix is too small for plain double
     precision, its spectrum is computed again to high relative accuracy
-    (`add_unresolved_matrices`).
+    (`add_ill_conditioned_matrices`).
 
     Parameters
     ----------
@@ -108,38 +109,40 @@ def sums_by_spectrum(
     Returns
     -------
     SpectralSums
-        The log-eigenvalues, which of them are resolved, and the sums.
+        The log-eigenvalues, which matrices are well-conditioned, and the sums.
     """
     ratio = eigenvalues[:, 0] / eigenvalues[:, -1]
-    is_resolved = ratio > LEAST_RESOLVED_RATIO
-    resolved_eigenvalues = eigenvalues
-    resolved_weights = weights
-    if not is_resolved.all():
-        resolved_eigenvalues = np.where(is_resolved[:, None], eigenvalues, 1.0)
-        resolved_weights = np.where(is_resolved, weights, 0.0)
+    is_well_conditioned = ratio > LEAST_WELL_CONDITIONED_RATIO
+    safe_eigenvalues = eigenvalues
+    safe_weights = weights
+    if not is_well_conditioned.all():
+        safe_eigenvalues = np.where(is_well_conditioned[:, None], eigenvalues, 1.0)
+        safe_weights = np.where(is_well_conditioned, weights, 0.0)
 
-    logs = np.log(resolved_eigenvalues)
-    resolved_sums = _weighted_sums(logs, U, resolved_weights)
-    sums = add_unresolved_matrices(resolved_sums, roundoff_unit, G, X, weights, ratio)
-    return SpectralSums(logs, is_resolved, sums)
+    logs = np.log(safe_eigenvalues)
+    well_conditioned_sums = _weighted_sums(logs, U, safe_weights)
+    sums = add_ill_conditioned_matrices(
+        well_conditioned_sums, roundoff_unit, G, X, weights, ratio
+    )
+    return SpectralSums(logs, is_well_conditioned, sums)
 
 
-def add_unresolved_matrices(
-    resolved_sums: WeightedSums,
+def add_ill_conditioned_matrices(
+    well_conditioned_sums: WeightedSums,
     roundoff_unit: float,
     G: Matrix,
     X: Matrix,
     weights: Matrix,
     ratio: Matrix,
 ) -> WeightedSums:
-    """Add the matrices that double precision does not resolve to the sums of a pass.
+    """Add the ill-conditioned matrices to the sums of a pass.
 
     The eigenvalues of these matrices are computed to high relative accuracy.
 
     Parameters
     ----------
-    resolved_sums : WeightedSums
-        The sums over the matrices with ratio > `LEAST_RESOLVED_RATIO`.
+    well_conditioned_sums : WeightedSums
+        The sums over the matrices with ratio > `LEAST_WELL_CONDITIONED_RATIO`.
     roundoff_unit : float
         A bound on the error of the logarithm of a whitened matrix near the identity.
     G : array, shape (m, m)
@@ -154,23 +157,25 @@ def add_unresolved_matrices(
     WeightedSums
         The sums over all matrices, with a bound on their error.
     """
-    log_sum, square_sum, _ = resolved_sums
+    log_sum, square_sum, _ = well_conditioned_sums
     error = PLAIN_ERROR
-    is_resolved = ratio > LEAST_RESOLVED_RATIO
-    if is_resolved.all():
+    is_well_conditioned = ratio > LEAST_WELL_CONDITIONED_RATIO
+    if is_well_conditioned.all():
         worst_ratio = float(np.min(ratio, initial=1.0))
         error = min(PLAIN_ERROR, roundoff_unit / worst_ratio)
     else:
-        unresolved = _accurate_sums(G, X[~is_resolved], weights[~is_resolved])
-        log_sum = log_sum + unresolved.log_sum
-        square_sum = square_sum + unresolved.square_sum
+        ill_conditioned = _accurate_sums(
+            G, X[~is_well_conditioned], weights[~is_well_conditioned]
+        )
+        log_sum = log_sum + ill_conditioned.log_sum
+        square_sum = square_sum + ill_conditioned.square_sum
     return WeightedSums(log_sum, square_sum, error * float(weights.sum()))
 
 
 def _accurate_sums(G: Matrix, X: Matrix, weights: Matrix) -> WeightedSums:
     """Sum the logarithms of whitened matrices to high relative accuracy.
 
-    These are the few matrices that plain double precision does not resolve.
+    These are the few ill-conditioned matrices.
 
     Parameters
     ----------
