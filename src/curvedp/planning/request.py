@@ -27,9 +27,9 @@ STATISTIC_NAMES = (
     "kmeans",
 )
 
-# A statistic that is not in the library: its class, or `functools.partial` of the class
-# with further parameters of its own.
 OwnStatistic = type[Statistic] | partial[Statistic]
+"""A statistic that is not in the library: its class, or `functools.partial` of the class
+with further parameters of its own."""
 
 
 @dataclass(frozen=True)
