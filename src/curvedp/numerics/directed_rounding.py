@@ -46,7 +46,7 @@ _ROOT_BITS = 1200
 
 
 def round_up(x: Any, relative: float = 0.0) -> Any:
-    """Return the next float above x + |x|·relative.
+    """Return the next float above x + |x|·relative: a safe upper bound.
 
     The result is not below the true value of a number that was computed as `x` with a
     relative error of at most `relative`.
@@ -91,7 +91,7 @@ def round_down(x: Any, relative: float = 0.0) -> Any:
 def round_fraction(exact: Fraction, *, up: bool) -> float:
     """Round an exact number to a neighboring float, upwards or downwards.
 
-    Bounds that are computed in exact fractions become floats by it, on the safe side.
+    It turns bounds that were computed in exact fractions into floats on the safe side.
 
     Parameters
     ----------
@@ -119,9 +119,10 @@ def round_fraction(exact: Fraction, *, up: bool) -> float:
 
 
 def round_root(exact: Fraction, power: int = 2, *, up: bool) -> float:
-    """Round exact^(1/power) to a neighboring float.
+    """Round exact^(1/power) to a neighboring float, upwards or downwards.
 
-    Bounds on lengths are roots of exact sums of squares.
+    It turns bounds that are roots of exact sums of squares, such as the μ of several
+    releases, into floats on the safe side.
 
     Parameters
     ----------
@@ -442,7 +443,7 @@ def expand_bracket(
 
 
 def _evaluate_number(function: Callable[[float], float], x: float) -> float:
-    """Return function(x) as a float, and refuse NaN.
+    """Return function(x) as a float for a root search, and refuse NaN.
 
     A search for a root looks at the sign of the value. NaN has none, and the search would
     end anywhere.
@@ -466,5 +467,5 @@ def _evaluate_number(function: Callable[[float], float], x: float) -> float:
     """
     value = float(function(x))
     if math.isnan(value):
-        raise NotResolved(f"the function searched gave NaN at {x!r}")
+        raise NotResolved(f"a root search met a function value that is NaN, at {x!r}")
     return value

@@ -226,7 +226,9 @@ def _eigh2(xp: Any, a: Array, b: Array, d: Array) -> _EigenSystem2:
 def separated_root(r: Array) -> Array:
     """Return the root x in [√3, 2] of x³ − 3x = 2r for 0 <= r <= 1.
 
-    Newton's method solves f(x) = x³ − 3x − 2r = 0. With f′(x) = 3x² − 3, a step is
+    It is the eigenvalue of a traceless, scaled 3×3 matrix that is farthest from the
+    other two, with r half the modulus of its determinant. Newton's method solves
+    f(x) = x³ − 3x − 2r = 0. With f′(x) = 3x² − 3, a step is
 
         x − f(x)/f′(x) = (2x³ + 2r)/(3x² − 3) = 2(x²·x + r)/(3(x² − 1)).
 
@@ -523,7 +525,8 @@ def _other_eigenvectors(
 def _complement_basis(xp: Any, v: Vector3) -> tuple[Vector3, Vector3]:
     """Return two vectors that are an orthonormal basis together with a unit vector v.
 
-    The formula has no branches (Duff et al. 2017).
+    The other two eigenvectors are sought in the plane that they span. The formula has
+    no branches (Duff et al. 2017).
 
     Parameters
     ----------

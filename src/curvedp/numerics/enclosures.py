@@ -53,6 +53,9 @@ T = TypeVar("T")
 def _cover_roundings(radius: Any, n: int = 0) -> Any:
     """Return an upper bound on a radius that was computed in floats.
 
+    The radius of every ball passes through it, so that it is a proved bound in spite of
+    rounding.
+
     Parameters
     ----------
     radius : float or array
@@ -345,12 +348,15 @@ class FloatBall:
         nearest = np.rint(scaled)
         # Below 2^52 the difference of a float and its nearest integer is exact.
         farthest = np.abs(scaled - nearest) + np.ldexp(_cover_roundings(self.rad), grid)
+        # `farthest` was rounded, by less than 2^-50.
         is_certain = (farthest < 0.5 - 2.0**-50) & (np.abs(scaled) < 2.0**52)
         return np.where(is_certain, nearest, 0.0).astype(np.int64), is_certain
 
 
 def _leading_part(x: np.ndarray, bits: int) -> np.ndarray:
     """Return x rounded to a multiple of 2^−bits times the power of 2 above its maximum.
+
+    Sums of products of such numbers are exact (`FloatBall.sharp_dot`).
 
     Parameters
     ----------
@@ -535,7 +541,7 @@ def first_precision(grid: int) -> int:
     int
         The number of bits.
     """
-    # The next multiple of 64 from grid + 24 on.
+    # Adding 63 before the division rounds it up to the next multiple of 64.
     return 64 * ((grid + 24 + 63) // 64)
 
 

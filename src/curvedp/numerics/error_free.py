@@ -6,16 +6,16 @@ Calculations in twice the usual precision are made of them.
 import math
 from typing import Any
 
-_SPLITTER = (
-    134217729.0  # 2^27 + 1: Veltkamp's factor, which halves a 53-bit significand
-)
+# Veltkamp's factor 2^27 + 1, which splits the 53 bits of a double's significand in
+# half.
+_SPLITTER = 134217729.0
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
     """Return the rounded sum s of two numbers, and its error e: s + e = a + b exactly.
 
-    This is Knuth's algorithm (1969). It works elementwise on arrays, for finite numbers
-    whose sum does not overflow.
+    Sums in twice the usual precision are made of it. This is Knuth's algorithm (1969).
+    It works elementwise on arrays, for finite numbers whose sum does not overflow.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 def two_prod(a: Any, b: Any) -> tuple[Any, Any]:
     """Return the rounded product p and its error e: p + e = a·b exactly.
 
-    This is Dekker's algorithm (1971). It works elementwise on arrays, for |a| and |b|
-    below 1e140. Each factor is split into two halves of at most 27 bits, whose products
-    are exact.
+    It is for doubles; `two_product` is for other floating types. This is Dekker's
+    algorithm (1971). It works elementwise on arrays, for |a| and |b| below 1e140. Each
+    factor is split into two halves of at most 27 bits, whose products are exact.
 
     Parameters
     ----------
@@ -115,7 +115,9 @@ def _split_significand(xp: Any, a: Any) -> tuple[Any, Any]:
     """
     is_floating = xp.isdtype(a.dtype, "real floating")
     dtype = a.dtype if is_floating else (1.0 * a).dtype
-    bits = round(-math.log2(float(xp.finfo(dtype).eps)))
-    scaled = float(2 ** ((bits + 2) // 2) + 1) * a
+    # A significand has `stored_bits` bits and a leading 1; half of them, rounded up.
+    stored_bits = round(-math.log2(float(xp.finfo(dtype).eps)))
+    half_bits = (stored_bits + 2) // 2
+    scaled = float(2**half_bits + 1) * a
     high = scaled - (scaled - a)
     return high, a - high

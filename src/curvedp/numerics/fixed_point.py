@@ -109,7 +109,8 @@ class FixedPoint:
 def _rounded_quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
     """Return total·2^−exponent/n of Python integers, correctly rounded.
 
-    Python divides integers of any size with a single rounding.
+    It is the mean of n numbers with the exact sum `total`. Python divides integers of
+    any size with a single rounding.
 
     Parameters
     ----------
@@ -134,6 +135,10 @@ def _rounded_quotient(total: np.ndarray, n: int, exponent: int) -> np.ndarray:
 def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
     """Return a bound on the length of a record whose entries `gram_sums` has rounded.
 
+    Sensitivities are computed from this bound instead of `radius`. Rounding moves an
+    entry by at most 2^-40 of the radius; twice that is charged for each of the rows·dim
+    entries, whose errors add up as in a root of a sum of squares.
+
     Parameters
     ----------
     radius : float
@@ -155,11 +160,12 @@ def gram_radius(radius: float, dim: int, rows: int = 1) -> float:
 def gram_sums(rows: Array, radius: float) -> Array:
     """Return the exact sum of the products xxᵀ over rows x, as six arrays of integers.
 
-    Each entry is first rounded to 40 bits and written as h·2^20 + l with halves of 20
-    bits. Matrix products of 4096 halves with halves are whole numbers below 2^53, so
-    the fast float product is exact in any order (Ozaki et al. 2012). The three products
-    hh, hl + lh, ll are stored separately, each as a high and a low part, so that int64
-    sums of any number of blocks are exact too.
+    Second moments of private records are computed from it, with the same bits for every
+    order of the records. Each entry is first rounded to 40 bits and written as
+    h·2^20 + l with halves of 20 bits. Matrix products of 4096 halves with halves are
+    whole numbers below 2^53, so the fast float product is exact in any order (Ozaki et
+    al. 2012). The three products hh, hl + lh, ll are stored separately, each as a high
+    and a low part, so that int64 sums of any number of blocks are exact too.
 
     Parameters
     ----------

@@ -12,6 +12,8 @@ from curvedp.numerics.directed_rounding import Array
 
 # Below this log I_x(a, a), `betainc` is close to underflow and a series takes over.
 _LOG_NEAR_UNDERFLOW = -650.0
+# Terms of that series below this part of the sum are smaller than its rounding.
+_NEGLIGIBLE_TERM = 1e-17
 
 
 def log_sum_exp(x: Array, axis: int) -> Array:
@@ -60,8 +62,8 @@ def log_complement(log_p: Array) -> Array:
 def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
     """Return log I_x(a, a), the log distribution function of Beta(a, a) at x.
 
-    I_x(a, a) is the regularized incomplete beta function. If it underflows, the series
-    of positive terms
+    On a sphere of directions it is the log probability of a cap. I_x(a, a) is the
+    regularized incomplete beta function. If it underflows, the series of positive terms
 
         I_x(a, a) = x^a·(1−x)^a / (a·B(a, a)) · ₂F₁(2a, 1; a+1; x)      (DLMF 8.17.8)
 
@@ -98,9 +100,9 @@ def log_symmetric_beta(a: float, x: Array, y: Array) -> Array:
 def _log_symmetric_beta_series(a: float, x: Array) -> Array:
     """Return log I_x(a, a) for x < 1/2 by a series that does not underflow.
 
-    I_x(a, a) = x^a·(1−x)^a/(a·B(a, a))·Σⱼ tⱼ with t₀ = 1 and tⱼ₊₁ = tⱼ·x·(2a + j)/(a +
-    1 + j). All terms are positive; they are added until they are below 1e-17 of the
-    sum.
+    I_x(a, a) is the regularized incomplete beta function. It is x^a·(1−x)^a/(a·B(a,
+    a))·Σⱼ tⱼ with t₀ = 1 and tⱼ₊₁ = tⱼ·x·(2a + j)/(a + 1 + j). All terms are positive;
+    they are added until they are below 1e-17 of the sum.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def _log_symmetric_beta_series(a: float, x: Array) -> Array:
     term = np.ones_like(x)
     total = np.ones_like(x)
     j = 0
-    while np.any(term > 1e-17 * total):
+    while np.any(term > _NEGLIGIBLE_TERM * total):
         term = term * x * (2 * a + j) / (a + 1 + j)
         total = total + term
         j = j + 1

@@ -132,7 +132,7 @@ def det(x: Array) -> Array:
 def skew_eigen(W: Array) -> tuple[Array, Array]:
     """Return the eigen-system of skew-symmetric matrices.
 
-    Exponentials of skew matrices, which are rotations, are computed from it.
+    The exponential of a skew matrix is a rotation, and is computed from this system.
 
     Parameters
     ----------
@@ -368,12 +368,12 @@ def reflect(p: Array, x: Array) -> Array:
     """Return Hx for the block reflector H of an orthonormal frame p.
 
     It maps coordinates to tangent vectors that are orthogonal to the frame, and back,
-    without an orthonormal basis of the complement of p. Schreiber and Parlett (1988);
-    it takes O(mr²) operations. Let E be the first r columns of the identity, W the
-    polar factor of the top r×r block of p, and Y = pWᵀ + E. Then H = I − Y(I +
-    EᵀpWᵀ)⁻¹Yᵀ is symmetric and orthogonal and sends E to −pWᵀ. So it maps the
-    complement of span E to the complement of span p. The matrix that is inverted has
-    its eigenvalues in [1, 2], so that nothing cancels.
+    without an orthonormal basis of the complement of p. The method of Schreiber and
+    Parlett (1988) takes O(mr²) operations for an m×r frame. Let E be the first r
+    columns of the identity, W the polar factor of the top r×r block of p, and
+    Y = pWᵀ + E. Then H = I − Y(I + EᵀpWᵀ)⁻¹Yᵀ is symmetric and orthogonal and sends E
+    to −pWᵀ. So it maps the complement of span E to the complement of span p. The matrix
+    that is inverted has its eigenvalues in [1, 2], so that nothing cancels.
 
     Parameters
     ----------
@@ -398,9 +398,10 @@ def reflect(p: Array, x: Array) -> Array:
 
 
 def symmetric_from_triangle(z: Array, factor: np.ndarray, k: int = -1) -> Array:
-    """Return symmetric matrices with given entries of the lower triangle.
+    """Return symmetric or skew matrices with given entries of the lower triangle.
 
-    Coordinates of symmetric and skew matrices are turned into matrices by it.
+    It turns coordinates of such a matrix into the matrix; `lower_triangle` is the
+    inverse.
 
     Parameters
     ----------
@@ -444,7 +445,7 @@ def lower_triangle(A: Array, k: int = -1) -> Array:
     Returns
     -------
     array, shape (..., number of entries)
-        The entries, the inverse of `symmetric_from_triangle`.
+        The entries, from which `symmetric_from_triangle` builds the matrices again.
     """
     xp = namespace(A)
     n = A.shape[-1]
@@ -454,6 +455,8 @@ def lower_triangle(A: Array, k: int = -1) -> Array:
 
 def skew_from_vector(z: Array, n: int) -> Array:
     """Return skew-symmetric n×n matrices with given entries below the diagonal.
+
+    It turns coordinates of a tangent vector of the rotations into a matrix.
 
     Parameters
     ----------
@@ -538,8 +541,9 @@ def sandwich(U: Array, S: Array, V: Array | None = None) -> Array:
 def log_divided_difference(x: Array, y: Array) -> Array:
     """Return the divided difference log[x, y] = (log x − log y)/(x − y) for x, y > 0.
 
-    It is computed as log1p(t)/(t·min), where min is the smaller of x and y, and t =
-    |x − y|/min, without cancellation. At x = y it is the derivative 1/x.
+    The derivative of the matrix logarithm consists of such numbers. The difference is
+    computed as log1p(t)/(t·min), where min is the smaller of x and y, and
+    t = |x − y|/min, without cancellation. At x = y it is the derivative 1/x.
 
     Parameters
     ----------
@@ -563,8 +567,9 @@ def log_divided_difference(x: Array, y: Array) -> Array:
 def exp_divided_difference(x: Array, y: Array) -> Array:
     """Return the divided difference exp[x, y] = (e^x − e^y)/(x − y), and e^x at x = y.
 
-    It is computed as e^max·(1 − e^−t)/t, where max is the larger of x and y, and t = |x
-    − y|. This overflows only where the result does.
+    The derivative of the matrix exponential consists of such numbers. The difference is
+    computed as e^max·(1 − e^−t)/t, where max is the larger of x and y, and t = |x − y|.
+    This overflows only where the result does.
 
     Parameters
     ----------
@@ -791,8 +796,9 @@ def whiten(L: Array, S: Array) -> Array:
 def cholesky_change(L: Array, v: Array) -> Array:
     """Return the first-order change of a Cholesky factor for a change of its matrix.
 
-    It is the lower triangular X with v = LXᵀ + XLᵀ: L times the lower triangle of
-    L⁻¹vL⁻ᵀ with half of its diagonal (Lin 2019, Proposition 4).
+    The log-Cholesky metric measures velocities of SPD matrices by it. It is the lower
+    triangular X with v = LXᵀ + XLᵀ: L times the lower triangle of L⁻¹vL⁻ᵀ with half of
+    its diagonal (Lin 2019, Proposition 4).
 
     Parameters
     ----------
@@ -815,7 +821,8 @@ def cholesky_change(L: Array, v: Array) -> Array:
 def cholesky_minus_identity(E: Array) -> Array:
     """Return the lower triangular F with (I + F)(I + F)ᵀ = I + E, for symmetric E.
 
-    The identity is never added, so that a small E keeps its digits.
+    I + F is the Cholesky factor of I + E, and F says how far it is from I. The identity
+    is never added, so that a small E keeps its digits.
 
     Parameters
     ----------

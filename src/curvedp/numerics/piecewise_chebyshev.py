@@ -40,6 +40,8 @@ _MAX_COARSE_HALVINGS = 20
 def _last_coefficients(coefficients: Array) -> Array:
     """Return the size of the last three coefficients, for each panel and function.
 
+    It estimates the error of a Chebyshev series, which is cut off after them.
+
     Parameters
     ----------
     coefficients : array, shape (panels, functions, 24)
@@ -318,8 +320,8 @@ class PiecewiseChebyshev:
     def _allowed_error(self, values: Array, lows: Array, highs: Array) -> Array:
         """Return how large the last coefficients of resolved panels may be.
 
-        It is the resolution relative to the values, plus what rounding the argument
-        does to them.
+        A panel with larger ones is halved. The bound is the resolution relative to the
+        values, plus what rounding the argument does to them.
 
         Parameters
         ----------

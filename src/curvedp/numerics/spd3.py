@@ -239,11 +239,12 @@ def log_polynomial(A: Entries) -> Polynomial:
 def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
     """Return the three eigenvalues of symmetric 3×3 matrices, in ascending order.
 
-    The formula is closed. With mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the matrix
-    B = (A − mean·I)/scale has the characteristic equation t³ − 3t = det B. One of its
-    roots is farther from the other two than they are from each other. It has the sign
-    of det B, and its modulus is `root`, which `separated_root` computes from ½|det B|.
-    The other two are −root/2 ± (√3/2)·√(4 − root²), times that sign.
+    The logarithm of a matrix is interpolated at them. The formula is closed. With
+    mean = tr(A)/3 and scale² = ‖A − mean·I‖²/6, the matrix B = (A − mean·I)/scale has
+    the characteristic equation t³ − 3t = det B. One of its roots is farther from the
+    other two than they are from each other. It has the sign of det B, and its modulus
+    is `root`, which `separated_root` computes from ½|det B|. The other two are −root/2
+    ± (√3/2)·√(4 − root²), times that sign.
 
     Parameters
     ----------
@@ -295,7 +296,7 @@ def _eigenvalues(A: Entries) -> tuple[Array, Array, Array]:
 
 
 def squared(A: Entries) -> list[Array]:
-    """Return the lower triangle of A² for symmetric A.
+    """Return the lower triangle of A² for symmetric A, as `log_polynomial` needs it.
 
     Parameters
     ----------
@@ -605,7 +606,8 @@ def _rotation_tangent(
 ) -> np.ndarray:
     """Return the tangent of the angle by which a Jacobi rotation turns two columns.
 
-    It is the root of smaller modulus of tan² + tan·gap/product = 1.
+    The rotated columns are orthogonal. The tangent is the root of smaller modulus of
+    tan² + tan·gap/product = 1.
 
     Parameters
     ----------

@@ -480,8 +480,9 @@ def _rotate_column_pairs(xp: Any, G: Array) -> tuple[Array, Array]:
 def _rotation_tangent(xp: Any, gap: Array, product: Array) -> Array:
     """Return the tangent of the angle by which a Jacobi rotation turns two columns.
 
-    The tangent t is the smaller root of t² + t·gap/product = 1, and 0 for two columns of
-    zeros. It is computed without gap/product, which may be infinite.
+    The rotated columns are orthogonal. The tangent t is the smaller root of
+    t² + t·gap/product = 1, and 0 for two columns of zeros. It is computed without
+    gap/product, which may be infinite.
 
     Parameters
     ----------
@@ -506,8 +507,8 @@ def _rotation_tangent(xp: Any, gap: Array, product: Array) -> Array:
 def condition_bound(L: Array) -> Array:
     """Return an upper bound on the condition number of LLᵀ; 1 for multiples of I.
 
-    It is ‖L‖₁·‖L‖_∞·‖L⁻¹‖₁·‖L⁻¹‖_∞, because ‖L‖² <= ‖L‖₁·‖L‖_∞ and the same holds for
-    L⁻¹.
+    Where it is large, the careful path replaces the plain one. It is
+    ‖L‖₁·‖L‖_∞·‖L⁻¹‖₁·‖L⁻¹‖_∞, because ‖L‖² <= ‖L‖₁·‖L‖_∞ and the same holds for L⁻¹.
 
     Parameters
     ----------

@@ -86,7 +86,8 @@ def unit_exponential(S: Array, largest_norm: float) -> Array:
 def _norm_bounds(S: np.ndarray) -> np.ndarray:
     """Bound the norms of the matrices S + D whose exponentials have unit diagonal.
 
-    The norm is at most |S| + |D|, and |D| ≤ log cosh|S| for the diagonal matrix D.
+    The bound says how many squarings the exponential needs. The norm is at most
+    |S| + |D|, and |D| ≤ log cosh|S| for the diagonal matrix D.
 
     Parameters
     ----------
@@ -278,9 +279,10 @@ def _quadrature(roots: list[Array]) -> Iterator[tuple[float, Array, Array]]:
 def _quadrature_weights(n_squarings: int) -> list[float]:
     """Return the weights of the quadrature rule of `_quadrature` on [0, 1].
 
-    They are fitted to ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to
-    2^n_squarings, the largest difference of eigenvalues. Relative errors are then below
-    4e-4. A node and its mirror image contribute the same matrix, hence the factor 2.
+    Its nodes t are 0, ½, ¼, … and their mirror images 1 − t. The weights are fitted to
+    ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to 2^n_squarings, the
+    largest difference of eigenvalues. Relative errors are then below 4e-4. A node and
+    its mirror image contribute the same matrix, hence the factor 2.
 
     Parameters
     ----------

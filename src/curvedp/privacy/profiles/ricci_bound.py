@@ -231,8 +231,8 @@ def _equivalent_flat_scale(sigma: float, k: float) -> float:
     if not k * sigma * sigma <= 0.5:
         largest = math.sqrt(0.5 / k)
         raise ParameterError(
-            f"must be at most {largest:g}: beyond it, the Ricci curvature {-k:g} gives "
-            "no useful bound on privacy",
+            f"must be at most {largest:g}: a larger scale has no bound on privacy by "
+            f"the Ricci curvature {-k:g}",
             parameter="sigma",
             value=sigma,
         )
