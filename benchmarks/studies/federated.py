@@ -79,13 +79,13 @@ def simulated(
     plan: Plan, records: list[np.ndarray], rng: np.random.Generator, lost: int
 ) -> np.ndarray:
     """A run with float noise of the plan's variance."""
-    alive, rounds = list(range(lost, len(records))), []
-    together = np.concatenate([records[i] for i in alive])
+    surviving_sites, rounds = list(range(lost, len(records))), []
+    together = np.concatenate([records[i] for i in surviving_sites])
     for r in range(plan.rounds or 0):
         exact = plan.rounded_sum(r, plan.replay(rounds)[-1], together, 0)
         scale = (
             float(plan.noise_variance(r)) ** 0.5
-            * (len(alive) / (len(alive) - plan.collusion)) ** 0.5
+            * (len(surviving_sites) / (len(surviving_sites) - plan.collusion)) ** 0.5
         )
         rounds.append(
             Round(
@@ -93,7 +93,7 @@ def simulated(
                     exact
                     + np.round(scale * rng.standard_normal(len(exact))).astype(np.int64)
                 ).tolist(),
-                alive,
+                surviving_sites,
             )
         )
     return np.asarray(plan.value(rounds))
@@ -281,14 +281,16 @@ def simulated_clusters(
 ) -> Clustering:
     """A run with float noise of the plan's variance: the sums of all sites are those of all records."""
     rounds: list[Round] = []
-    alive = list(range(len(plan.sites)))
+    surviving_sites = list(range(len(plan.sites)))
     while (asked := plan.schedule.next_sum(rounds)) is not None:
         exact = plan.schedule.site_sum(asked, [records])
         noise = np.round(
             float(asked.variance) ** 0.5 * rng.standard_normal(asked.length)
         )
         total = (exact + noise.astype(np.int64)).tolist()
-        rounds.append(Round(plan.schedule.released_integers(asked, total), alive))
+        rounds.append(
+            Round(plan.schedule.released_integers(asked, total), surviving_sites)
+        )
     clustering: Clustering = plan.value(rounds)
     return clustering
 

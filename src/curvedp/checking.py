@@ -105,14 +105,14 @@ class RecordCheck:
         }
 
     @property
-    def shown(self) -> dict[str, str]:
+    def fact_texts(self) -> dict[str, str]:
         """The facts as texts, by name, for the page and the terminal."""
         return {name: _fact_text(value) for name, value in self.facts.items()}
 
     def __str__(self) -> str:
         """Return the warning, the facts and the advice as plain text."""
         width = max(len(name) for name in self.facts)
-        facts = [f"  {name:<{width}}  {text}" for name, text in self.shown.items()]
+        facts = [f"  {name:<{width}}  {text}" for name, text in self.fact_texts.items()]
         advice = [f"- {line}" for line in self.advice]
         return "\n".join([FIRST_LINE, repr(self.manifold), *facts, *advice])
 
@@ -122,7 +122,7 @@ class RecordCheck:
         """Return the warning, the facts and the advice for a notebook."""
         rows = "".join(
             f"<tr><th>{html.escape(name)}<td>{html.escape(text)}"
-            for name, text in self.shown.items()
+            for name, text in self.fact_texts.items()
         )
         advice = "".join(f"<li>{html.escape(line)}" for line in self.advice)
         manifold = html.escape(repr(self.manifold))
@@ -508,7 +508,7 @@ class _Inspection:
         yield "distance off the manifold (50/90/99/100%)", _quantiles(self.residuals)
         yield (
             "decimals written",
-            _written_decimals(self.usable_records[:_TESTED_RECORDS]),
+            _count_decimals(self.usable_records[:_TESTED_RECORDS]),
         )
         size_name = "scale relative to the center" if self.center.any() else "scale"
         yield size_name, _quantiles(self.sizes)
@@ -827,7 +827,7 @@ def _evenly_spaced(points: np.ndarray, count: int) -> np.ndarray:
     return points[::step]
 
 
-def _written_decimals(records: np.ndarray) -> int | None:
+def _count_decimals(records: np.ndarray) -> int | None:
     """Return the number of decimals with which the numbers of a file were written.
 
     Parameters

@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 # The number of random data sets, and of random replacements in each.
 _N_DATA_SETS = 12
 _N_REPLACEMENTS = 8
-# The number of exact draws whose distances are compared with the noise law.
+# The number of exact draws whose distances are compared with the noise distribution.
 _N_DRAWS = 300
 # The largest Kolmogorov-Smirnov statistic √n·D that passes. Draws from the claimed law
 # exceed it with probability 1e-8.
@@ -146,10 +146,11 @@ def check_mechanism(
     - a release neither raises nor warns;
     - the certificate rebuilds the mechanism;
     - the released value follows from the certificate's integers alone;
-    - if the mechanism is isotropic, exact draws follow the noise law: their distances
-      from the value; on a symmetric space also their directions, which no direction is
-      preferred among; and if the value is a class, such as a line, draws do not depend
-      on which array stands for it.
+    - if the mechanism is isotropic, exact draws follow the noise distribution: their
+      distances from the value are tested, and on a symmetric space their directions,
+      of which none may be preferred;
+    - if several arrays represent the value (as ±v represent a line), draws do not
+      depend on which of them is passed.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def check_mechanism(
         The argument of `release`: a value or records.
     hostile_data : Any, optional
         Data of the same form with NaN, infinite or huge entries. By default they are
-        made from `data`, if that is an array.
+        derived from `data`, if that is an array.
     seed : int
         The seed of the simulated random bits.
 
@@ -189,7 +190,7 @@ def check_mechanism(
     rebuilt = rebuild_mechanism(release.certificate)
     _require(
         rebuilt.parameters == mechanism.parameters,
-        "the certificate describes a mechanism with other parameters",
+        "the certificate describes a mechanism with different parameters",
     )
     _check_reconstruction(rebuilt, release)
     if isinstance(mechanism, IsotropicMechanism):
@@ -742,7 +743,7 @@ def _check_distances(mechanism: IsotropicMechanism, distances: np.ndarray) -> No
     distances : array of shape (n,)
         The distance of each exact draw from the value.
     """
-    # If the law is right, its distribution function maps distances to uniform numbers.
+    # If the claim is right, the distribution function maps distances to uniform numbers.
     levels = np.sort(np.asarray(mechanism.noise_law.radial_cdf(distances)))
     uniform_levels = (np.arange(_N_DRAWS) + 0.5) / _N_DRAWS
     largest_deviation = float(np.max(np.abs(levels - uniform_levels)))

@@ -53,6 +53,11 @@ _SHARE_OF_INJECTIVITY_RADIUS = 0.4
 _SHARE_OF_BOUNDARY_DISTANCE = 0.3
 _MAX_LENGTH_WITHOUT_RADIUS = 0.25
 
+# A disturbed point is off the manifold if `project` changes it by more than this; then
+# its residual must be larger than the second number.
+_SMALLEST_CHANGE_OFF_MANIFOLD = 1e-4
+_SMALLEST_RESIDUAL_OFF_MANIFOLD = 1e-9
+
 Points = dict[str, np.ndarray]
 """Random arguments by letter: points p and q, tangent vectors u and v at p, and the
 coordinates z of v.
@@ -692,9 +697,13 @@ def check_residual(M: Manifold, points: Points) -> None:
     disturbance = 0.01 * np.random.default_rng(6).normal(size=points["p"].shape)
     x = points["p"] + disturbance
     point_axes = tuple(range(1, x.ndim))
-    is_off = np.max(np.abs(M.project(x) - x), axis=point_axes) > 1e-4
+    changes_by_projection = np.max(np.abs(M.project(x) - x), axis=point_axes)
+    is_off = changes_by_projection > _SMALLEST_CHANGE_OFF_MANIFOLD
     residuals = np.asarray(M.residual(x))[is_off]
-    _require(bool(np.all(residuals > 1e-9)), "points off the manifold have no residual")
+    _require(
+        bool(np.all(residuals > _SMALLEST_RESIDUAL_OFF_MANIFOLD)),
+        "points off the manifold have no residual",
+    )
 
 
 def check_missing_values(M: Manifold, points: Points) -> None:

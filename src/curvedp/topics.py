@@ -206,7 +206,7 @@ def plane_positions(centers: Any, counts: Any) -> np.ndarray:
     centers : array, shape (topics, size)
         Released centers.
     counts : array, shape (topics,)
-        Released counts; a negative one has no weight.
+        Released counts. Negative ones, which noise can cause, get a tiny weight.
 
     Returns
     -------
@@ -221,7 +221,8 @@ def plane_positions(centers: Any, counts: Any) -> np.ndarray:
     """
     points = np.asarray(centers, dtype=np.float64).reshape(len(centers), -1)
     # The tiny weight keeps the sum of all weights above 0.
-    weights = np.maximum(np.asarray(counts, dtype=np.float64), 1e-6)
+    tiny_weight = 1e-6
+    weights = np.maximum(np.asarray(counts, dtype=np.float64), tiny_weight)
     offsets = points - np.average(points, axis=0, weights=weights)
     _, _, directions = np.linalg.svd(
         np.sqrt(weights)[:, None] * offsets, full_matrices=False

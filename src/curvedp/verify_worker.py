@@ -1,7 +1,7 @@
-"""The process that recomputes a stranger's certificate, with little time and memory.
+"""The process that recomputes a certificate from someone else, with limited resources.
 A certificate states the privacy guarantee of a release. It is a file from someone
 else, and recomputing its claims may take as long as its author likes. So
-`curvedp.verification` starts this module as a process of its own, sends it one question
+`curvedp.verification` starts this module as a process of its own, sends it one request
 as JSON and reads one answer. The process limits its own time and memory before it looks
 at the certificate.
 """
@@ -31,7 +31,7 @@ from curvedp.statistics.tangent_moments import (
     TangentMomentsSum,
 )
 
-# Bytes that a question may take beyond what the process holds when it starts.
+# Bytes that a request may take beyond what the process holds when it starts.
 MEMORY_LIMIT = 2 << 30
 
 # The largest distance at which two subspaces count as the same, up to rounding.
@@ -56,12 +56,12 @@ _START_OF_GEODESIC = -0.5
 Operation = Callable[[dict[str, Any]], Any]
 
 
-def verify(question: dict[str, Any]) -> dict[str, Any]:
+def verify(request: dict[str, Any]) -> dict[str, Any]:
     """Check every claim of a certificate, and return the results.
 
     Parameters
     ----------
-    question : dict
+    request : dict
         The text of the "certificate". To check a signature as well, it also has a
         "public_key" in hexadecimal digits and the "signature", which is None if there
         is none.
@@ -72,14 +72,14 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
         "checks", with a claim, whether it holds and a detail each; and "notes", remarks
         for the reader, if no claim is refuted.
     """
-    if is_local_certificate(question["certificate"]):
-        return _verify_local(question)
-    certificate, checks = _load_and_check(question["certificate"])
-    public_key = question.get("public_key")
+    if is_local_certificate(request["certificate"]):
+        return _verify_local(request)
+    certificate, checks = _load_and_check(request["certificate"])
+    public_key = request.get("public_key")
     if public_key is not None:
         check = Check(
             f"signature of {public_key[:16]}…",
-            is_certificate_signed(certificate, public_key, question["signature"]),
+            is_certificate_signed(certificate, public_key, request["signature"]),
             "Ed25519 over the certificate as it stands",
         )
         checks = [check, *checks]
@@ -92,7 +92,7 @@ def verify(question: dict[str, Any]) -> dict[str, Any]:
     return {"checks": [_check_to_list(check) for check in checks], "notes": notes}
 
 
-def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
+def _verify_local(request: dict[str, Any]) -> dict[str, Any]:
     """Check every claim of a certificate of local reports, and say what it promises.
 
     In local privacy every person adds noise to their own report. The parameters and the
@@ -100,7 +100,7 @@ def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
 
     Parameters
     ----------
-    question : dict
+    request : dict
         The text of the "certificate", and possibly a "public_key".
 
     Returns
@@ -108,9 +108,9 @@ def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
     dict
         "checks" and "notes", as `verify` returns them.
     """
-    local = LocalCertificate.from_json(question["certificate"])
+    local = LocalCertificate.from_json(request["certificate"])
     checks = verify_local_certificate(local)
-    if question.get("public_key") is not None:
+    if request.get("public_key") is not None:
         checks = [
             Check("signature", False, "certificates of local reports are not signed"),
             *checks,
@@ -120,14 +120,14 @@ def _verify_local(question: dict[str, Any]) -> dict[str, Any]:
     return {"checks": [_check_to_list(check) for check in checks], "notes": notes}
 
 
-def region(question: dict[str, Any]) -> dict[str, Any]:
+def region(request: dict[str, Any]) -> dict[str, Any]:
     """Compute the confidence region of a published value from its certificate.
 
     The certificate is verified first.
 
     Parameters
     ----------
-    question : dict
+    request : dict
         The text of the "certificate" and its "path", the "value_path" of the published
         value, the "level" of the region, and what it is "of": the population's value or
         that of the records. If "against" is the text of a second certificate, from
@@ -142,16 +142,16 @@ def region(question: dict[str, Any]) -> dict[str, Any]:
     from curvedp.inference import consistent, region_of
     from curvedp.inference.region import count_components
 
-    level, of = question["level"], question["of"]
-    certificate = _load_verified(question["certificate"], question["path"])
-    published = _read_value(Path(question["value_path"]), certificate)
+    level, of = request["level"], request["of"]
+    certificate = _load_verified(request["certificate"], request["path"])
+    published = _read_value(Path(request["value_path"]), certificate)
     components = count_components(mechanism_of(certificate).statistic, published)
     _check_value(certificate, published, components)
     confidence_region = region_of(certificate, level, of, components)
 
     is_consistent = None
-    if question["against"] is not None:
-        other = _load_verified(question["against"], question["against_path"])
+    if request["against"] is not None:
+        other = _load_verified(request["against"], request["against_path"])
         is_consistent = bool(consistent(certificate, other, level, of))
     return {
         "manifold": confidence_region.manifold.name,
@@ -528,7 +528,7 @@ def limit_process(seconds: float) -> None:
 
 
 def answer(operations: Mapping[str, Operation]) -> None:
-    """Read one question from standard input, and write the answer to standard output.
+    """Read one request from standard input, and write the answer to standard output.
 
     This is all that the process does. The answer is JSON: {"result": …} or {"error":
     {"kind": …, "message": …}}, where the kind is the name of an exception.
@@ -536,12 +536,12 @@ def answer(operations: Mapping[str, Operation]) -> None:
     Parameters
     ----------
     operations : mapping
-        The functions that answer questions, by the name of the operation.
+        The functions that answer requests, by the name of the operation.
     """
-    question = json.load(sys.stdin)
-    limit_process(question["seconds"])
+    request = json.load(sys.stdin)
+    limit_process(request["seconds"])
     try:
-        reply = {"result": operations[question["operation"]](question)}
+        reply = {"result": operations[request["operation"]](request)}
     except MemoryError:
         reply = _error("MemoryError", "")
     except OSError as error:
@@ -549,7 +549,7 @@ def answer(operations: Mapping[str, Operation]) -> None:
     except CurvedpError as error:
         reply = _error(type(error).__name__, str(error))
     except Exception as error:
-        # Only the name of the exception is told: the certificate may have chosen the
+        # Only the name of the exception is reported: the certificate may have chosen the
         # text of its message.
         text = f"the certificate cannot be recomputed ({type(error).__name__})"
         reply = _error("ParameterError", text)

@@ -643,7 +643,7 @@ def test_losses_up_to_the_public_number_are_survived(stage):
     plan, people, records = cluster_study(sizes=(300,) * 5, dropouts=2)
     release = run(plan, people, records, lambda s, i: s == stage and i < 2)
     n_left = 1500 if stage == "unmask" else 900
-    assert len(release.rounds[0].alive) == (5 if stage == "unmask" else 3)
+    assert len(release.rounds[0].surviving_sites) == (5 if stage == "unmask" else 3)
     # sizes are of the sites in the last sum
     assert abs(release.value.counts.sum() - 900) < 100, n_left
     assert len(release.signatures) == 3
@@ -660,9 +660,9 @@ def test_a_loss_between_rounds():
         return index == 3 and len([r for _, _, r in seen if r["stage"] == "unmask"]) > 8
 
     release = coordinate(plan, listening(sites, seen, lost))
-    alive = [list(round.alive) for round in release.rounds]
-    assert alive[0] == [0, 1, 2, 3]
-    assert alive[-1] == [0, 1, 2]
+    surviving_sites = [list(round.surviving_sites) for round in release.rounds]
+    assert surviving_sites[0] == [0, 1, 2, 3]
+    assert surviving_sites[-1] == [0, 1, 2]
     assert abs(release.value.counts.sum() - 1200) < 100
     lost_keys = [stage["lost"] for stage in release.certificate.release["stages"]]
     assert lost_keys[0] == []

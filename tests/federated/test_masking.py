@@ -11,7 +11,7 @@ from curvedp.errors import FederationRefused, ParameterError
 from curvedp.federated import session as shamir
 from curvedp.federated.masking import Party
 from curvedp.federated.masks import is_announcement
-from curvedp.federated.session import PROTOCOL, Session, chain, mask_words
+from curvedp.federated.session import PROTOCOL, Session, hash_chain, mask_words
 from curvedp.federated.unmasking import unmask_sum
 from curvedp.signing import signature
 from federated.masked_run import ASKED, identities, keys, parties, round_of, set_up
@@ -23,9 +23,9 @@ def vectors(rng, sites, length=5):
     return rng.integers(-(2**62), 2**62, (sites, length))
 
 
-def exact(total, V, alive):
+def exact(total, V, surviving_sites):
     return total.tolist() == [
-        (sum(int(v) for v in V[alive, k]) + 2**63) % 2**64 - 2**63
+        (sum(int(v) for v in V[surviving_sites, k]) + 2**63) % 2**64 - 2**63
         for k in range(V.shape[1])
     ]
 
@@ -56,10 +56,13 @@ def fault_pattern(rng):
             return gone.get(i) == stage or once.get(i) == stage
 
         try:
-            alive, total, _ = round_of(
+            surviving_sites, total, _ = round_of(
                 session, sites, announcements, roster, number, V, lost
             )
-            outcomes.append(exact(total, V, alive) and len(alive) >= session.threshold)
+            outcomes.append(
+                exact(total, V, surviving_sites)
+                and len(surviving_sites) >= session.threshold
+            )
         except FederationRefused:
             outcomes.append(None)
     return outcomes
@@ -81,7 +84,7 @@ def test_losses_up_to_the_public_number_are_survived_in_every_stage():
             sites, lambda s, i, stage=stage: s == stage and i < 3
         )
         V = vectors(np.random.default_rng(1), 7)
-        alive, total, _ = round_of(
+        surviving_sites, total, _ = round_of(
             session,
             sites,
             announcements,
@@ -90,7 +93,7 @@ def test_losses_up_to_the_public_number_are_survived_in_every_stage():
             V,
             lambda s, i, stage=stage: s == stage and i < 3,
         )
-        assert exact(total, V, alive), stage
+        assert exact(total, V, surviving_sites), stage
 
 
 def test_one_loss_too_many_is_refused_in_every_stage():
@@ -314,8 +317,10 @@ def test_a_box_of_nonsense_counts_as_no_shares():
     for p in sites:
         p.open({j: boxes[j][str(p.index)] for j in range(5) if j != p.index})
     V = vectors(np.random.default_rng(8), 5)
-    alive, total, _ = round_of(session, sites, announcements, list(range(5)), 0, V)
-    assert exact(total, V, alive), (
+    surviving_sites, total, _ = round_of(
+        session, sites, announcements, list(range(5)), 0, V
+    )
+    assert exact(total, V, surviving_sites), (
         "three sites hold shares of site 4's seed, and three are enough"
     )
 
@@ -330,8 +335,8 @@ def test_a_state_goes_on_where_it_stopped():
         for person, p in zip(identities(4), sites, strict=True)
     ]
     V = vectors(np.random.default_rng(9), 4)
-    alive, total, _ = round_of(session, again, announcements, roster, 0, V)
-    assert exact(total, V, alive)
+    surviving_sites, total, _ = round_of(session, again, announcements, roster, 0, V)
+    assert exact(total, V, surviving_sites)
     with pytest.raises(ParameterError, match="another session"):
         Party(
             Session(session.sites, 1, 0, 1, "other"), identities(4)[0], sites[0].state
@@ -363,7 +368,7 @@ def test_duplicate_and_broken_keys_are_refused():
 
 
 def test_the_chain_goes_one_way():
-    seeds = chain(b"s" * 32, 4)
-    assert chain(seeds[2], 2) == seeds[2:]
+    seeds = hash_chain(b"s" * 32, 4)
+    assert hash_chain(seeds[2], 2) == seeds[2:]
     assert len(set(seeds)) == 4
-    assert chain(b"s" * 32, 0) == []
+    assert hash_chain(b"s" * 32, 0) == []

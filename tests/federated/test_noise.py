@@ -158,17 +158,17 @@ def test_the_variance_meets_the_guarantee_exactly():
 
 def test_surplus_comes_off_to_the_last_unit():
     variances, seed = layer_variances(10**8, 7, 3, 0), b"s" * 32
-    from curvedp.federated.session import chain
+    from curvedp.federated.session import hash_chain
 
     source = GeneratorSource(np.random.default_rng(3))
     whole = site_noise(variances, seed, 20, source)
     source = GeneratorSource(np.random.default_rng(3))
     base = np.array(discrete_gaussian(variances[0], 20, source))
     for lost in range(3):
-        kept = whole - surplus_noise(variances, lost, chain(seed, 3)[lost], 20)
+        kept = whole - surplus_noise(variances, lost, hash_chain(seed, 3)[lost], 20)
         again = sum(
             (
-                surplus_noise(variances[: lost + 1], k, chain(seed, 3)[k], 20)
+                surplus_noise(variances[: lost + 1], k, hash_chain(seed, 3)[k], 20)
                 for k in range(lost)[:1]
             ),
             np.zeros(20),

@@ -94,8 +94,8 @@ def test_losses_between_rounds_and_too_many_of_them():
     _, release = run(
         MeanKernel(Euclidean(2), "private"), records, dropouts=2, lost=lost
     )
-    assert len(release.rounds[0].alive) == 5
-    assert len(release.rounds[-1].alive) == 3
+    assert len(release.rounds[0].surviving_sites) == 5
+    assert len(release.rounds[-1].surviving_sites) == 3
     with pytest.raises(FederationRefused, match="are needed"):
         run(
             MeanKernel(Euclidean(2), "private"),

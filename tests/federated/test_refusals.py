@@ -145,7 +145,7 @@ def other_totals(run):
     plan, request = run[0], copy.deepcopy(run[-1])
     rounds = [Round(*pair) for pair in request["rounds"]]
     total = [k + 2 ** (plan.exponents[-1] - 4) for k in rounds[-1].total]
-    rounds[-1] = Round(total, rounds[-1].alive)
+    rounds[-1] = Round(total, rounds[-1].surviving_sites)
     certificate = build_certificate(plan, rounds)
     request["rounds"] = [list(pair) for pair in rounds]
     request["certificate"] = json.loads(certificate.to_json())

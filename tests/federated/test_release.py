@@ -170,7 +170,7 @@ def test_garbage_from_a_site_spoils_at_most_the_answer():
         }
 
     good = in_process(sites_of(plan, people, records))
-    assert all(3 not in r.alive for r in coordinate(plan, short).rounds)
+    assert all(3 not in r.surviving_sites for r in coordinate(plan, short).rounds)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -221,7 +221,7 @@ def test_a_site_that_was_lost_is_not_heard_again(lost):
         return {**answers, **({3: late[0]} if late and 3 not in requests else {})}
 
     rounds = coordinate(plan, ask).rounds
-    assert [r.alive for r in rounds] == [
+    assert [r.surviving_sites for r in rounds] == [
         [0, 1, 2, 3] if lost == "unmask" and r == 0 else [0, 1, 2] for r in range(2)
     ]
 

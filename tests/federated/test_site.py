@@ -58,7 +58,9 @@ def test_a_site_that_cannot_pay_is_a_lost_one(tmp_path):
     sites = sites_of(plan, people, records)
     sites[2] = Site(plan, people[2], records[2], ledger=poor)
     release = coordinate(plan, in_process(sites))
-    assert [list(r.alive) for r in release.rounds] == [[0, 1, 3]] * plan.rounds
+    assert [list(r.surviving_sites) for r in release.rounds] == [
+        [0, 1, 3]
+    ] * plan.rounds
     assert poor.entries == []
     with pytest.raises(BudgetExceeded):
         answered_until_mask(
@@ -83,7 +85,7 @@ def test_a_veto_is_heard_before_any_key(tmp_path):
                 "time": datetime.now(UTC).isoformat(),
             }
         )
-    assert 1 not in coordinate(plan, in_process(sites)).rounds[0].alive
+    assert 1 not in coordinate(plan, in_process(sites)).rounds[0].surviving_sites
 
 
 def test_every_site_signs_the_certificate_and_no_other():
@@ -153,14 +155,14 @@ def test_no_site_signs_sums_in_which_it_took_no_part():
     assert len(coordinate(plan, remembered).signatures) == 3
     request = asked[-1]
     sites[3].state["masked"].pop("1", None)
-    for site, alive in (
+    for site, surviving_sites in (
         (Site(plan, people[0], records[0]), [0, 1, 2]),
         (sites[3], [0, 1, 2]),
         (sites[3], [0, 1, 2, 3]),
     ):
         lying = {
             **request,
-            "rounds": [[total, alive] for total, _ in request["rounds"]],
+            "rounds": [[total, surviving_sites] for total, _ in request["rounds"]],
         }
         with pytest.raises(FederationRefused, match="took part in"):
             site.answer(lying)

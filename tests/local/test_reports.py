@@ -19,7 +19,7 @@ from curvedp.local import (
     estimate_histogram,
     estimate_mean,
 )
-from curvedp.local.moments import RadialLaw, torus_moments
+from curvedp.local.moments import RadialDistribution, torus_moments
 from curvedp.privacy import GDP, PureDP
 
 RUNS = 400
@@ -83,7 +83,7 @@ def test_shrinking_factors_are_those_of_the_noise():
     mechanism = MetricLaplace(Sphere(2), 3.0)
     X = np.tile([1.0, 0.0, 0.0], (200_000, 1))
     cosines = mechanism.simulate(X, np.random.default_rng(0))[:, 0]
-    factors = RadialLaw(mechanism).legendre(3)
+    factors = RadialDistribution(mechanism).legendre(3)
     for degree in range(1, 4):
         values = np.polynomial.legendre.Legendre.basis(degree)(cosines)
         error = values.std() / math.sqrt(len(values))
@@ -189,7 +189,7 @@ def test_an_estimator_of_its_own():
     estimate = estimate_mean(privunit, reports)
     assert np.array_equal(estimate.value, privunit.estimate_mean(reports).value)
     with pytest.raises(ParameterError):
-        RadialLaw(privunit)
+        RadialDistribution(privunit)
 
 
 # --- the three models of trust

@@ -25,7 +25,7 @@ def test_the_worst_record_moves_the_direction_by_what_is_charged(M):
     def direction(x, z):
         Y = np.repeat(p[None], N, axis=0)
         Y[0] = M.from_normal_coordinates(p, z * np.eye(M.dim)[0])
-        x, Y, codes = line.prepare((np.r_[x, np.linspace(0, 1, N - 1)], Y))
+        x, Y, codes = line.load_data((np.r_[x, np.linspace(0, 1, N - 1)], Y))
         return clipped_direction(
             M, x / PREDICTOR_UNIT, PREDICTOR_UNIT, Y, CLIP, p, V, codes
         ).ravel()

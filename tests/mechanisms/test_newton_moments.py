@@ -126,7 +126,7 @@ def test_moments_without_noise_are_those_of_the_records():
     points = records_in_ball(manifold, radius, 40, rng)
     vector = HyperbolicMomentVector(3, 1.0, radius, np.array([offset]))
     mean = vectors_at(manifold, vector, offset, points).mean(axis=0)
-    moments = vector.read(mean[None], np.zeros(1))
+    moments = vector.estimate_moments(mean[None], np.zeros(1))
     w = manifold.from_normal_coordinates(manifold.origin, offset * np.eye(3)[0])
     w = np.asarray(w)
     distances = np.asarray(manifold.dist(w, points))

@@ -260,7 +260,7 @@ def test_what_a_statistic_lacks_is_said_in_its_words(table):
     ):
         study = chosen(statistic, **{without: None})
         for ask in (table.plan, table.release):
-            key = Study.from_page(study).key_at(
+            key = Study.from_page(study).request_key(
                 table.data, Ledger(table.ledger_path).head
             )
             with pytest.raises(ParameterError, match=words):

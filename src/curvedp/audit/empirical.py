@@ -705,15 +705,15 @@ def scores(mechanism: Mechanism, pair: Pair, outputs: np.ndarray) -> list[np.nda
         The two scores, rounded (see `rounded`).
     """
     first_value, second_value = pair
-    first_distances = _distances_to(mechanism, first_value, outputs)
-    second_distances = _distances_to(mechanism, second_value, outputs)
+    first_distances = _distances_from_value(mechanism, first_value, outputs)
+    second_distances = _distances_from_value(mechanism, second_value, outputs)
     return [
         rounded(second_distances - first_distances),
         rounded(second_distances**2 - first_distances**2),
     ]
 
 
-def _distances_to(
+def _distances_from_value(
     mechanism: Mechanism, value: np.ndarray, outputs: np.ndarray
 ) -> np.ndarray:
     """Return how far outputs of a mechanism are from a value, for `scores`.

@@ -416,7 +416,7 @@ def _descend(
         return optim.dp_rsgd(
             problem, records, start, clip=clip, noise=noise, steps=_STEPS, **common
         )
-    # Two epochs of two steps; full and variance-reduced gradients are noised alike.
+    # Two epochs of two steps; full and variance-reduced gradients get the same noise.
     return optim.dp_rsvrg(
         problem,
         records,
@@ -436,7 +436,7 @@ def _train_pca(
 
     Canary k is (w ± uₖ)/√2 with the start w and the k-th axis uₖ of its tangent space:
     the gradient of −(w·z)² there is along ∓uₖ. Nine times as many records are 0. They
-    shrink the steps and the noise alike, so that the descent stays near its start.
+    shrink the steps and the noise by the same factor, so that the descent stays near its start.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class Row(NamedTuple):
     seconds: float
 
 
-class _Work(NamedTuple):
+class _AuditTask(NamedTuple):
     """The audit of one case, in a form that can be sent to another process.
 
     The fields have the meaning of the arguments of `audit_all`.
@@ -150,7 +150,7 @@ def audit_all(
     names = [name for name in case_names(only) if among is None or name in among]
     confidence = 1 - FAILURE / max(len(case_names()), 1)
     audits = [
-        _Work(*name, samples, canaries, delta, confidence, seed, noise_factor)
+        _AuditTask(*name, samples, canaries, delta, confidence, seed, noise_factor)
         for name in names
     ]
     if jobs == 1:
@@ -160,7 +160,7 @@ def audit_all(
         yield from pool.map(_audit_case, audits)
 
 
-def _audit_case(work: _Work) -> Row:
+def _audit_case(task: _AuditTask) -> Row:
     """Audit one mechanism on one manifold, and return its row of the table.
 
     This may run in another process. The random numbers of a case depend on the seed
@@ -168,7 +168,7 @@ def _audit_case(work: _Work) -> Row:
 
     Parameters
     ----------
-    work : _Work
+    task : _AuditTask
         The names of the case, and how thoroughly it is audited.
 
     Returns
@@ -177,20 +177,20 @@ def _audit_case(work: _Work) -> Row:
         The claim, the proved bounds and the time that it took.
     """
     # Every case has its own random stream.
-    stream = zlib.crc32(f"{work.mechanism} {work.manifold}".encode())
-    rng = np.random.default_rng(None if work.seed is None else [work.seed, stream])
+    stream = zlib.crc32(f"{task.mechanism} {task.manifold}".encode())
+    rng = np.random.default_rng(None if task.seed is None else [task.seed, stream])
 
     started = process_time()
-    case = _find_case(work.mechanism, work.manifold, work.noise_factor)
+    case = _find_case(task.mechanism, task.manifold, task.noise_factor)
     is_one_run = isinstance(case, OptimizerCase)
     if isinstance(case, OptimizerCase):
-        result = case.audit(work.canaries, work.confidence, rng)
+        result = case.audit(task.canaries, task.confidence, rng)
     else:
-        result = case.audit(work.samples, work.delta, work.confidence, rng)
+        result = case.audit(task.samples, task.delta, task.confidence, rng)
 
     return Row(
-        mechanism=work.mechanism,
-        manifold=work.manifold,
+        mechanism=task.mechanism,
+        manifold=task.manifold,
         delta=result.delta,
         claimed=result.claimed,
         audited=result.audited,

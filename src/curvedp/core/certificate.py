@@ -228,7 +228,7 @@ class Claims:
 def _as_float(value: Any) -> float:
     """Return an int or float as a float; raise `TypeError` for anything else.
 
-    The fields of a certificate that a stranger wrote are read with it. `float` itself
+    The fields of a certificate from someone else are read with it. `float` itself
     would also accept a text of digits, in any script.
 
     Parameters
@@ -664,7 +664,7 @@ def _parse_record(text: str) -> dict[str, Any]:
     Parameters
     ----------
     text : str
-        The text, which a stranger may have written.
+        The text, which someone else may have written.
 
     Raises
     ------

@@ -1,5 +1,5 @@
 """Check the format of a certificate: the type and the allowed values of every field.
-A certificate may come from a stranger, and its texts are printed in terminals and on
+A certificate may come from someone else, and its texts are printed in terminals and on
 web pages. Every field is therefore checked when a certificate is read, whether or not a
 privacy claim depends on it. Afterwards `curvedp.release.verify` recomputes the claims.
 """

@@ -272,7 +272,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def reconstruct_value(self, certificate: Certificate) -> Any:
-        """Make the released value again from the certificate's integers alone.
+        """Compute the released value again from the certificate's integers alone.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ def _provenance(
     source : Source
         Where the random bits came from.
     ledger_entry : mapping or None
-        The entry of the ledger that paid, if any.
+        The entry of the ledger that paid, if there is one.
     """
     return Provenance(
         trust=mechanism.info.trust,
@@ -691,7 +691,7 @@ def _are_integers(draw: list[Any], size: int) -> bool:
     Parameters
     ----------
     draw : list
-        A draw from a certificate, which a stranger may have written.
+        A draw from a certificate, which someone else may have written.
     size : int
         The number of integers that the mechanism draws.
     """

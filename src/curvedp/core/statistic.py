@@ -185,7 +185,7 @@ class Statistic(ABC):
         return record
 
 
-# The deepest nesting of lists in a field of a statistic. A stranger's file may nest lists
+# The deepest nesting of lists in a field of a statistic. A file from someone else may nest lists
 # deeper than Python can recurse; arrays of points have at most a handful of axes.
 _MAX_NESTING = 32
 
@@ -507,7 +507,7 @@ def statistic_from_dict(record: Any) -> Statistic:
     Parameters
     ----------
     record : JSON value
-        The certificate's field "statistic", which a stranger may have written.
+        The certificate's field "statistic", which someone else may have written.
 
     Returns
     -------
@@ -577,7 +577,7 @@ def is_drawn_in_coordinates(manifold: Manifold, ball: Ball) -> bool:
         the origin and then mapped to the manifold.
     """
     # A process of a federated site, which draws no such noise, must not import the
-    # laws.
+    # package `curvedp.laws`.
     from curvedp.laws.exact.draw import is_released_in_flat_coordinates
 
     is_at_origin = np.array_equal(ball.center, np.asarray(manifold.origin))

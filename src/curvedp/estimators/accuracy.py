@@ -1,4 +1,4 @@
-"""How often a released classifier is right, told privately from records it has not seen.
+"""The private accuracy of a released classifier on records it has not been fitted to.
 `score` of a classifier is computed from the records and is not private. What may be
 printed beside a classifier is `PrivateAccuracy`, which is paid for.
 """

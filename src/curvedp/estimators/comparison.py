@@ -278,7 +278,7 @@ def compare_pairs(
         The guarantee of the comparison.
     level : float
         The level of the test: the largest probability with which it rejects although
-        both measurements are alike.
+        both measurements have the same distribution.
     permutations : int
         The number of times that the members of pairs are swapped at random, with which
         the test compares them.

@@ -318,7 +318,7 @@ def _check_complete(labels: Labels, person_index: np.ndarray) -> None:
 
 
 def _persons_of_classes(labels: Labels, person_index: np.ndarray) -> list[np.ndarray]:
-    """Return the people of the records of each class, numbered alike and without gaps.
+    """Return the people of each class's records, by numbers without gaps.
 
     Parameters
     ----------

@@ -218,7 +218,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
         self.classifier_ = prototypes
         self.means_ = statistic.to_data_frame(np.asarray(points))
         self.counts_ = prototypes.counts
-        self.is_known_ = prototypes.is_known
+        self.is_known_ = prototypes.exceeds_noise
         (center_in_data_frame,) = statistic.to_data_frame(center[np.newaxis])
         self.ball_ = Ball(center_in_data_frame, radius)
         self.certificate_ = release.certificate
@@ -247,7 +247,7 @@ class PrivatePrototypes(PrivateTransformer, ScoringClassifier):
 
     @property
     def predicted_error_(self) -> float:
-        """Return how long the noise in the prototype of an average class is expected to be.
+        """Return the expected length of the noise in the prototype of an average class.
 
         It is computed from public numbers alone.
 

@@ -137,7 +137,9 @@ def _check_value(path: str | Path, release: ReleasedValue) -> None:
         if certificate.release.get("integers") is None:
             return
         mechanism = mechanism_of(certificate)
-        with np.errstate(all="ignore"):  # a stranger's numbers may overflow anything
+        with np.errstate(
+            all="ignore"
+        ):  # numbers of a file from someone else may overflow
             expected = np.asarray(mechanism.reconstruct_value(certificate))
     except RECOMPUTATION_FAILURES:
         raise ParameterError(

@@ -234,19 +234,19 @@ class _OneStageQueries(ClusterQueries):
         super().__init__(data)
         self._log = log
 
-    def sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
+    def sum(self, sum_block: Callable[..., Array], size: int) -> np.ndarray:
         """Return a sum over all records, or zeros in the stages that are replayed.
 
         Parameters
         ----------
-        terms : function of (block of records, their weights or None)
+        sum_block : function of (block of records, their weights or None)
             Returns the sum over a block of records, in units of 2^-32.
         size : int
             The number of entries of the sum.
         """
         if self._log.is_replaying:
             return np.zeros(size)
-        return super().sum(terms, size)
+        return super().sum(sum_block, size)
 
     def gram(self, chart: Chart) -> np.ndarray:
         """Return Σ yyᵀ over all records, or zeros if the stage is replayed.
@@ -291,19 +291,19 @@ class _OneStageProjectedQueries(ProjectedQueries):
         super().__init__(data, space)
         self._log = log
 
-    def sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
+    def sum(self, sum_block: Callable[..., Array], size: int) -> np.ndarray:
         """Return a sum over all records, or zeros in the stages that are replayed.
 
         Parameters
         ----------
-        terms : function of (block of records, their weights or None)
+        sum_block : function of (block of records, their weights or None)
             Returns the sum over a block of records, in units of 2^-32.
         size : int
             The number of entries of the sum.
         """
         if self._log.is_replaying:
             return np.zeros(size)
-        return super().sum(terms, size)
+        return super().sum(sum_block, size)
 
 
 @dataclass(frozen=True)
@@ -490,7 +490,7 @@ class ClusterSchedule(Schedule):
         """
         if not rounds:
             return self.plan.public_count
-        (count,) = self.plan.class_counts(rounds[0].alive)
+        (count,) = self.plan.class_counts(rounds[0].surviving_sites)
         # Two records are the least that the statistic is defined for.
         return max(count, 2)
 
@@ -634,12 +634,14 @@ class ClusterSchedule(Schedule):
             raise ParameterError(
                 "a stated sum is not a list of integers with its sites"
             )
-        total, alive = pair
+        total, surviving_sites = pair
         if any(abs(number) >= _MAX_INTEGER for number in total):
             raise ParameterError("a stated sum has integers of more than 64 bits")
-        if alive != sorted(set(alive)) or not set(alive) <= set(sites):
+        if surviving_sites != sorted(set(surviving_sites)) or not set(
+            surviving_sites
+        ) <= set(sites):
             raise ParameterError("a stated sum is not over sites of this plan")
-        return Round(total, alive)
+        return Round(total, surviving_sites)
 
     def site_sum(
         self, round_terms: RoundTerms, class_rows: Sequence[Any]
@@ -756,8 +758,8 @@ def _state_of(rounds: Sequence[Round]) -> list[Any]:
     state = []
     for round in rounds:
         total = [int(number) for number in round.total]
-        alive = [int(site) for site in round.alive]
-        state.append([total, alive])
+        surviving_sites = [int(site) for site in round.surviving_sites]
+        state.append([total, surviving_sites])
     return state
 
 

@@ -326,7 +326,7 @@ def _release_to_dict(release: "FederatedRelease") -> dict[str, Any]:
         "certificate": release.certificate.to_dict(),
         "signatures": dict(release.signatures),
         "rounds": [
-            {"total": list(round.total), "alive": list(round.alive)}
+            {"total": list(round.total), "alive": list(round.surviving_sites)}
             for round in release.rounds
         ],
     }
@@ -430,8 +430,8 @@ class _GridTransport:
         """Send the first request to all nodes, and learn which site each node belongs to.
 
         A node is a machine that Flower knows. Its signed announcement proves which site
-        it belongs to. This waits until there are as many nodes as sites, or until the time
-        is over. Sets `_nodes`.
+        it belongs to. This waits until there are as many nodes as sites, or until time has
+        run out. Sets `_nodes`.
 
         Parameters
         ----------
@@ -455,12 +455,12 @@ class _GridTransport:
         return answers
 
     def _wait_for_nodes(self) -> list[int]:
-        """Wait until there are as many nodes as sites, or the time is over.
+        """Wait until there are as many nodes as sites, or time has run out.
 
         Returns
         -------
         list of int
-            The numbers of Flower's nodes, whose sites are not known yet.
+            The ids of Flower's nodes, whose sites are not known yet.
         """
         end = time.monotonic() + self._timeout
         nodes = list(self._grid.get_node_ids())
@@ -478,12 +478,12 @@ class _GridTransport:
         Parameters
         ----------
         requests : mapping
-            The request to each node, by the number of the node.
+            The request to each node, by the node's id.
 
         Returns
         -------
         dict
-            The answer of each node that gave one in time, by the node's number.
+            The answer of each node that gave one in time, by the node's id.
         """
         from flwr.app import Message as Request
 
@@ -492,7 +492,7 @@ class _GridTransport:
             for node, request in requests.items()
         ]
         answers: dict[int, dict[str, Any]] = {}
-        is_over = Event()
+        has_ended = Event()
 
         def wait_for_reply(message_id: str) -> None:
             """Wait for the reply to one message, and store it in `answers`.
@@ -502,7 +502,7 @@ class _GridTransport:
             message_id : str
                 Flower's id of the request.
             """
-            while not is_over.wait(_POLL):
+            while not has_ended.wait(_POLL):
                 for reply in self._grid.pull_messages([message_id]):
                     if not reply.has_content():
                         return
@@ -520,13 +520,13 @@ class _GridTransport:
         for thread in threads:
             thread.start()
         self._wait_for_threads(threads, answers)
-        is_over.set()
+        has_ended.set()
         return dict(answers)
 
     def _wait_for_threads(
         self, threads: Sequence[Thread], answers: Mapping[int, Any]
     ) -> None:
-        """Wait until all threads have ended or time is over.
+        """Wait until all threads have ended, or time has run out.
 
         Once enough sites have answered, the others do not get the full time but a
         shorter grace period: as much time again as the first ones took, and at least

@@ -62,8 +62,8 @@ from curvedp.federated.session import (
     SHARE_BYTES,
     Session,
     agree_on_secret,
-    chain,
     derive_key,
+    hash_chain,
     keystream,
     mask_words,
     public_key_of,
@@ -378,7 +378,7 @@ class Party:
             If shares were given before, too few sites announced, an announcement is not
             signed by its site, or this site's own was replaced.
         """
-        self._refuse_if_answered("announcements")
+        self._refuse_second_answer("announcements")
         self._check_announcements(announcements)
         self.state["announcements"] = {
             str(site): dict(announcement)
@@ -445,7 +445,7 @@ class Party:
         FederationRefused
             If boxes were opened before, or too few sites sent one.
         """
-        self._refuse_if_answered("roster")
+        self._refuse_second_answer("roster")
         roster = sorted({*sealed, self.index})
         has_announced = {str(site) for site in roster} <= set(
             self.state["announcements"]
@@ -566,14 +566,14 @@ class Party:
             If this site sent no masked vector in the round, gave shares before, or is
             asked to unmask a sum over too few sites.
         """
-        alive = set(survivors)
-        self._check_may_unmask(round, alive)
+        surviving_sites = set(survivors)
+        self._check_may_unmask(round, surviving_sites)
         self.state["answered"].append(round)
 
-        lost_count = len(self.session.sites) - len(alive)
+        lost_count = len(self.session.sites) - len(surviving_sites)
         shares_by_site = {}
         for site in self.state["roster"]:
-            if site in alive:
+            if site in surviving_sites:
                 places = [OWN_MASK, NOISE_CHAIN + lost_count]
             else:
                 places = [PAIR_KEY]
@@ -584,11 +584,11 @@ class Party:
             ]
         return {
             "asked": self.state["masked"][str(round)],
-            "survivors": sorted(alive),
+            "survivors": sorted(surviving_sites),
             "shares": shares_by_site,
         }
 
-    def _refuse_if_answered(self, name: str) -> None:
+    def _refuse_second_answer(self, name: str) -> None:
         """Raise `FederationRefused` if the state holds the result of a stage.
 
         Parameters
@@ -599,14 +599,14 @@ class Party:
         if name in self.state:
             raise FederationRefused("this stage has been answered")
 
-    def _check_may_unmask(self, round: int, alive: set[int]) -> None:
+    def _check_may_unmask(self, round: int, surviving_sites: set[int]) -> None:
         """Refuse to help unmask a sum twice, too early, or over too few sites.
 
         Parameters
         ----------
         round : int
             The number of the round.
-        alive : set of int
+        surviving_sites : set of int
             The sites whose vectors are in the sum, as the server states them.
         """
         self._check_round(round)
@@ -615,10 +615,12 @@ class Party:
             raise FederationRefused(
                 "shares are given once a round, and after the masked vector"
             )
-        is_in_sum = self.index in alive and alive <= set(self.state["roster"])
-        if not is_in_sum or len(alive) < self.session.threshold:
+        is_in_sum = self.index in surviving_sites and surviving_sites <= set(
+            self.state["roster"]
+        )
+        if not is_in_sum or len(surviving_sites) < self.session.threshold:
             raise FederationRefused(
-                f"a sum over {len(alive)} sites is not unmasked; "
+                f"a sum over {len(surviving_sites)} sites is not unmasked; "
                 f"{self.session.threshold} are needed"
             )
 
@@ -669,7 +671,7 @@ class Party:
         list of bytes
             2 + dropouts secrets of 32 bytes.
         """
-        noise_seeds = chain(self._secret(b"noise", round), self.session.dropouts)
+        noise_seeds = hash_chain(self._secret(b"noise", round), self.session.dropouts)
         pair_key = self._secret(b"pair", round)
         own_mask_seed = self._secret(b"self", round)
         return [pair_key, own_mask_seed, *noise_seeds]

@@ -1,4 +1,4 @@
-"""Masks and announcements of secure sums: what sites and server compute alike.
+"""Masks and announcements of secure sums: what sites and server both compute.
 Each pair of sites (hospitals, say) has a common mask, which one adds to its vector and
 the other subtracts. A site *announces* its public keys and commitments to its secrets,
 signed; `curvedp.federated.masking` explains the protocol.

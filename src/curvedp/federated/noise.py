@@ -17,7 +17,7 @@ from math import ceil, exp, floor, isqrt, pi
 import numpy as np
 
 from curvedp.errors import ParameterError
-from curvedp.federated.session import chain, derive_key, keystream
+from curvedp.federated.session import derive_key, hash_chain, keystream
 from curvedp.numerics.directed_rounding import round_up
 from curvedp.randomness import SecureSource, Source
 
@@ -252,7 +252,7 @@ def surplus_noise(
         The surplus noise in each coordinate.
     """
     surplus_variances = variances[1 + lost :]
-    layer_seeds = chain(seed, len(surplus_variances))
+    layer_seeds = hash_chain(seed, len(surplus_variances))
     total = np.zeros(length, dtype=np.int64)
     for layer_variance, layer_seed in zip(surplus_variances, layer_seeds, strict=True):
         source = KeyedSource(derive_key(layer_seed, b"layer"))

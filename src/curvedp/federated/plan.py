@@ -546,7 +546,7 @@ class Plan(Statistic):
         Returns
         -------
         int
-            The exponent k, which all sites compute alike.
+            The exponent k, which all sites compute in the same way.
         """
         diameter = self.questions[round].row_diameter
         records = max(1, self.public_count)
@@ -673,7 +673,7 @@ class Plan(Statistic):
         n_shares = len(self.sites) * (1 + self.dropouts)
         return noise_slack(n_shares, length)
 
-    def noise_std(self, round: int, alive: Sequence[int]) -> float:
+    def noise_std(self, round: int, surviving_sites: Sequence[int]) -> float:
         """Return the standard deviation of the noise in a coordinate of a round's sum.
 
         The plan fixes the variance of the noise of the honest sites. The other
@@ -683,7 +683,7 @@ class Plan(Statistic):
         ----------
         round : int
             The number of the round.
-        alive : sequence of int
+        surviving_sites : sequence of int
             The sites in the sum.
 
         Returns
@@ -691,8 +691,10 @@ class Plan(Statistic):
         float
             In the unit of the rows, not of the grid.
         """
-        honest_sites = len(alive) - self.collusion
-        total_variance = float(self.noise_variance(round)) * len(alive) / honest_sites
+        honest_sites = len(surviving_sites) - self.collusion
+        total_variance = (
+            float(self.noise_variance(round)) * len(surviving_sites) / honest_sites
+        )
         return sqrt(total_variance) * self.grid_unit(round)
 
     def rounded_sum(
@@ -749,14 +751,14 @@ class Plan(Statistic):
             Each array has a row for each class.
         """
         states = [self.ball_kernel.initial_state_rows()]
-        for index, (total, alive) in enumerate(rounds):
+        for index, (total, surviving_sites) in enumerate(rounds):
             in_grid_units = np.array([float(int(number)) for number in total])
             next_state = self.ball_kernel.update(
                 self.questions[index],
                 states[-1],
                 in_grid_units * self.grid_unit(index),
-                counts=self.class_counts(alive),
-                noise=self.noise_std(index, alive),
+                counts=self.class_counts(surviving_sites),
+                noise=self.noise_std(index, surviving_sites),
                 averaging_weight=self._averaging_weight(index),
             )
             states.append(next_state)
@@ -815,14 +817,14 @@ class Plan(Statistic):
         """
         return self.schedule.value(rounds)
 
-    def class_counts(self, alive: Sequence[int]) -> list[int]:
+    def class_counts(self, surviving_sites: Sequence[int]) -> list[int]:
         """Return the number of records (or persons) of each class at some sites.
 
         These numbers are public terms of the plan.
 
         Parameters
         ----------
-        alive : sequence of int
+        surviving_sites : sequence of int
             The indices of the sites.
 
         Returns
@@ -832,5 +834,5 @@ class Plan(Statistic):
         """
         counts = []
         for label in range(self.kernel.n_classes):
-            counts.append(sum(self.counts[site][label] for site in alive))
+            counts.append(sum(self.counts[site][label] for site in surviving_sites))
         return counts

@@ -64,7 +64,7 @@ _SCALARS_PER_STATE = 3
 _ROOT_COEFFICIENTS = np.cumprod([1.0, *(1 - 0.5 / np.arange(1, len(_LENGTHS)))])
 
 
-def _toeplitz_root(coefficients: Array) -> Array:
+def _lower_toeplitz(coefficients: Array) -> Array:
     """Return the lower triangular Toeplitz matrix with a given first column.
 
     Parameters
@@ -79,7 +79,7 @@ def _toeplitz_root(coefficients: Array) -> Array:
     return matrix
 
 
-_ROOT_MATRIX = _toeplitz_root(_ROOT_COEFFICIENTS)
+_ROOT_MATRIX = _lower_toeplitz(_ROOT_COEFFICIENTS)
 
 # The row of a record by its bin: a column of B. The last bin, of records nearer than
 # every length, has a row of zeros.
@@ -198,7 +198,7 @@ class Question(ABC):
 
     @abstractmethod
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the row of numbers that each record contributes to the sum.
+        """Return the vector that each record contributes to the sum, as a row.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class FirstCenter(Question):
         return sum(map(self._factor_length, self.factor_indices(self.ball.manifold)))
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the row of each record: its rows for all factors side by side.
+        """Return the vector that each record contributes, with a part for each factor.
 
         Parameters
         ----------
@@ -449,7 +449,7 @@ class CountDistances(Question):
     length = len(_LENGTHS)
 
     def rows(self, state: PublicState, points: Array) -> Array:
-        """Return the row that each record contributes, which encodes its distance.
+        """Return the vector that each record contributes, which encodes its distance.
 
         Distances from the current estimate are sorted into bins, and each bin has a
         fixed row of numbers. From the sum of the rows `update` computes how many

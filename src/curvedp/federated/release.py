@@ -177,7 +177,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
         totals = [np.array(round.total, dtype=object) for round in rounds]
         terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         stages = [
-            stage_record(plan, round_terms, round.alive)
+            stage_record(plan, round_terms, round.surviving_sites)
             for round_terms, round in zip(terms_of_rounds, rounds, strict=True)
         ]
         return Draw(
@@ -272,10 +272,10 @@ class FederatedMechanism(Mechanism, ChecksItself):
         rounds = self._rounds_of(certificate)
         terms_of_rounds = plan.schedule.terms_of_rounds(rounds)
         recomputed_stages = [
-            stage_record(plan, round_terms, round.alive)
+            stage_record(plan, round_terms, round.surviving_sites)
             for round_terms, round in zip(terms_of_rounds, rounds, strict=False)
         ]
-        lost_counts = [len(plan.sites) - len(round.alive) for round in rounds]
+        lost_counts = [len(plan.sites) - len(round.surviving_sites) for round in rounds]
         most_lost = max(lost_counts, default=0)
         return [
             Check(
@@ -313,7 +313,7 @@ class FederatedMechanism(Mechanism, ChecksItself):
 
 
 def stage_record(
-    plan: Plan, round_terms: RoundTerms, alive: Collection[int]
+    plan: Plan, round_terms: RoundTerms, surviving_sites: Collection[int]
 ) -> dict[str, Any]:
     """Return the record of one round in a certificate, apart from its noisy sum.
 
@@ -323,7 +323,7 @@ def stage_record(
         The agreed terms of the release.
     round_terms : RoundTerms
         The terms of the round's sum.
-    alive : collection of int
+    surviving_sites : collection of int
         The indices of the sites in the sum.
 
     Returns
@@ -333,7 +333,9 @@ def stage_record(
         in units of the grid, the "exponent" k of the grid 2^-k, and further details.
     """
     return {
-        "lost": [key for site, key in enumerate(plan.sites) if site not in alive],
+        "lost": [
+            key for site, key in enumerate(plan.sites) if site not in surviving_sites
+        ],
         "variance": str(round_terms.variance),
         "sensitivity": round_terms.sensitivity,
         "exponent": round_terms.exponent,
@@ -565,11 +567,11 @@ class _Run:
         FederationRefused
             If too few sites answer; the run stops.
         """
-        alive = self._exchange_keys()
+        surviving_sites = self._exchange_keys()
         schedule = self.plan.schedule
         while (round_terms := schedule.next_sum(self.rounds)) is not None:
             self.public_states.append(round_terms.public_state)
-            alive = self._run_round(round_terms, alive)
+            surviving_sites = self._run_round(round_terms, surviving_sites)
         return self.rounds
 
     def _ask(self, requests: Mapping[int, Mapping[str, Any]]) -> Answers:
@@ -687,9 +689,13 @@ class _Run:
         """
         index = round_terms.index
         masked = self._collect_masked(round_terms, sites)
-        alive = sorted(masked)
-        unmask_request = {"stage": "unmask", "round": index, "survivors": alive}
-        unmask_answers = self._ask(dict.fromkeys(alive, unmask_request))
+        surviving_sites = sorted(masked)
+        unmask_request = {
+            "stage": "unmask",
+            "round": index,
+            "survivors": surviving_sites,
+        }
+        unmask_answers = self._ask(dict.fromkeys(surviving_sites, unmask_request))
         answers = self._require_enough(
             {
                 site: answer
@@ -708,13 +714,13 @@ class _Run:
         )
 
         # Fewer sites were lost than the noise allows for: its surplus is subtracted.
-        lost_count = len(self.session.sites) - len(alive)
+        lost_count = len(self.session.sites) - len(surviving_sites)
         for seed in seeds.values():
             total = total - surplus_noise(
                 round_terms.layers, lost_count, seed, len(total)
             )
         released = self.plan.schedule.released_integers(round_terms, total.tolist())
-        self.rounds.append(Round(released, alive))
+        self.rounds.append(Round(released, surviving_sites))
         return sorted(answers)
 
     def _collect_masked(
@@ -796,7 +802,7 @@ class _Run:
             "points": self.plan.schedule.stated_states(self.public_states),
             "rounds": [list(round) for round in self.rounds],
         }
-        answers = self._ask(dict.fromkeys(self.rounds[-1].alive, request))
+        answers = self._ask(dict.fromkeys(self.rounds[-1].surviving_sites, request))
         signatures = {}
         for site, answer in answers.items():
             key = self.session.sites[site]

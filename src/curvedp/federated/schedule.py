@@ -27,12 +27,12 @@ class Round(NamedTuple):
     ----------
     total : sequence of int
         The noisy sum, in units of the round's grid.
-    alive : sequence of int
+    surviving_sites : sequence of int
         The indices of the sites in the sum.
     """
 
     total: Sequence[int]
-    alive: Sequence[int]
+    surviving_sites: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Schedule(ABC):
         -------
         list of RoundTerms
             The last one is the question of the round. Those before it are the questions
-            of earlier rounds that follow from the stated state, if any do: a site that
+            of earlier rounds that follow from the stated state, if there are such: a site that
             has answered other ones was told another past.
 
         Raises
@@ -345,9 +345,9 @@ class FixedSchedule(Schedule):
         plan = self.plan
         precisions = []
         for index in plan.rounds_averaged_with(len(rounds) - 1):
-            alive = rounds[index].alive
-            smallest_class = max(min(plan.class_counts(alive)), 1)
-            noise_of_mean = plan.noise_std(index, alive) / smallest_class
+            surviving_sites = rounds[index].surviving_sites
+            smallest_class = max(min(plan.class_counts(surviving_sites)), 1)
+            noise_of_mean = plan.noise_std(index, surviving_sites) / smallest_class
             precisions.append(noise_of_mean**-2.0)
 
         final_state = plan.replay(rounds)[-1]

@@ -249,7 +249,7 @@ def mask_words(key: bytes, length: int) -> np.ndarray:
     return np.frombuffer(keystream(key, 8 * length), dtype="<u8").astype(np.uint64)
 
 
-def chain(first_seed: bytes, length: int) -> list[bytes]:
+def hash_chain(first_seed: bytes, length: int) -> list[bytes]:
     """Return the seeds s, H(s), H(H(s)), … of a hash chain, where H is SHA-256.
 
     Each seed determines all later ones, and reveals nothing about the earlier ones. So

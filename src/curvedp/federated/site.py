@@ -373,7 +373,7 @@ class Site(Party):
         rounds_with_this_site = {
             str(index)
             for index, round in enumerate(rounds)
-            if self.index in round.alive
+            if self.index in round.surviving_sites
         }
         if not rounds_with_this_site:
             return False

@@ -1162,7 +1162,7 @@ def _row_to_entry(row: Row) -> Entry:
     Parameters
     ----------
     row : Row
-        A line after the first. Those of version 0.2 and before state no facts.
+        A line after the first. Those of version 0.2 and before do not contain facts.
 
     Returns
     -------

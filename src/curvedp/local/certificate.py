@@ -241,7 +241,7 @@ def hash_reports(rows: list[list[int]]) -> str:
 def _has_form(record: dict[str, Any]) -> bool:
     """Return whether every field of a parsed certificate has its type and form.
 
-    Nothing of a stranger's file is used before this check. Whether the claims are true is
+    Nothing of a file from someone else is used before this check. Whether the claims are true is
     decided by `curvedp.local.verify` afterwards.
 
     Parameters
@@ -283,7 +283,7 @@ def _is_guarantee(guarantee: Mapping[str, Any], parameters: Mapping[str, Any]) -
     Parameters
     ----------
     guarantee : mapping
-        The field `guarantee` of a certificate, maybe a stranger's.
+        The field `guarantee` of a certificate, maybe from someone else.
     parameters : mapping
         The field `parameters`. For a metric guarantee it must state `unit_length`, the
         positive length of the unit.
@@ -317,7 +317,7 @@ _DEEPEST_NESTING = 4
 def _is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a JSON value is safe to print and to compute with.
 
-    A certificate may come from a stranger. Later it is printed, and the mechanism is
+    A certificate may come from someone else. Later it is printed, and the mechanism is
     reconstructed from it. A text with control characters could manipulate a terminal,
     and deep nesting could exhaust the stack, so both are refused.
 

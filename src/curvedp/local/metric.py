@@ -39,7 +39,7 @@ LARGEST_ANGLE = math.pi / 3
 _LARGEST_LEVEL = 1 - 1e-12
 
 
-class _Law(Protocol):
+class _DistanceDistribution(Protocol):
     """The distance from record to report, under density ∝ e^(−distance/scale).
 
     The distribution is the same about every record. Distances are in the manifold's own
@@ -135,7 +135,7 @@ class MetricLaplace(LocalMechanism):
         # ε·unit_length·scale ≥ 1, exactly: the noise is never too small.
         per_unit = Fraction(self.epsilon) * Fraction(self.space.unit_length)
         self.scale = round_fraction(1 / per_unit, up=True)
-        self._law = _laplace_law(self.space.manifold, self.scale)
+        self._law = _laplace_distribution(self.space.manifold, self.scale)
         self._refuse_noise()
         self.certificate_ = self._certificate()
 
@@ -362,7 +362,7 @@ class MetricLaplace(LocalMechanism):
             )
 
 
-def _laplace_law(manifold: Manifold, scale: float) -> _Law:
+def _laplace_distribution(manifold: Manifold, scale: float) -> _DistanceDistribution:
     """Return a space's Laplace distribution, or raise where no exact draw is known.
 
     Parameters

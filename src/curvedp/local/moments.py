@@ -25,7 +25,7 @@ _PANELS = 24
 _MAX_SCALES = 45.0
 
 
-class RadialLaw:
+class RadialDistribution:
     """Nodes and weights of the distance from record to report on a sphere.
 
     Parameters

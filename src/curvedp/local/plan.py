@@ -15,7 +15,7 @@ from curvedp.core.wording import TRUST_WORDS
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean, Manifold, Sphere
 from curvedp.local.bounded import BoundedNoise, LocalGaussian, LocalLaplace
-from curvedp.local.moments import RadialLaw
+from curvedp.local.moments import RadialDistribution
 from curvedp.local.privunit import PrivUnit
 from curvedp.planning import Plan
 from curvedp.planning import plan as plan_curator
@@ -268,9 +268,9 @@ def _report_error(mechanism: BoundedNoise, radius: float) -> float:
     """
     manifold: Any = mechanism.manifold
     if isinstance(manifold, Sphere):
-        law = RadialLaw(mechanism)
-        return math.sqrt(law.mean_squared_sine) / (
-            law.mean_cosine * _least_length(radius)
+        distance = RadialDistribution(mechanism)
+        return math.sqrt(distance.mean_squared_sine) / (
+            distance.mean_cosine * _least_length(radius)
         )
     per_coordinate = 1.0 if mechanism.kind == "gaussian" else manifold.dim + 1
     return mechanism.scale * float(np.sqrt(manifold.dim * per_coordinate))

@@ -17,7 +17,7 @@ from curvedp.geometry import Euclidean, Sphere, Torus
 from curvedp.local.estimates import MeanEstimate
 from curvedp.local.mechanism import LocalMechanism
 from curvedp.local.metric import MetricLaplace
-from curvedp.local.moments import RadialLaw, torus_moments
+from curvedp.local.moments import RadialDistribution, torus_moments
 from curvedp.local.privunit import PrivUnit
 from curvedp.local.spaces import RecordSpace, read_batch
 
@@ -332,7 +332,7 @@ def _choose_degree(relative_error: Callable[[int], float], degree: int | None) -
         Maps a degree to the relative standard error of the estimate if the records are
         uniformly distributed.
     degree : int or None
-        The degree that the caller has given, if any.
+        The degree that the caller has given, or None.
 
     Returns
     -------
@@ -384,7 +384,7 @@ def _sphere_density(
     DensityEstimate
         The density per steradian at each query, with standard errors.
     """
-    factors = RadialLaw(mechanism).legendre(_LARGEST_DEGREE)
+    factors = RadialDistribution(mechanism).legendre(_LARGEST_DEGREE)
     orders = np.arange(_LARGEST_DEGREE + 1)
     # Below 2^-40 a factor has no digits left, and its harmonic is lost in the noise.
     usable = int(np.argmax(np.append(factors < 2.0**-40, True))) - 1

@@ -44,7 +44,7 @@ def rebuild(certificate: LocalCertificate) -> LocalMechanism:
     Parameters
     ----------
     certificate : LocalCertificate
-        A certificate, maybe from a stranger.
+        A certificate, maybe from someone else.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def verify_local_certificate(certificate: LocalCertificate) -> list[Check]:
     Parameters
     ----------
     certificate : LocalCertificate
-        A certificate, maybe from a stranger.
+        A certificate, maybe from someone else.
 
     Returns
     -------
@@ -293,8 +293,8 @@ def _check_parameters(
 def _has_structure_of(recomputed: Any, stated: Any) -> bool:
     """Return whether two JSON values have the same names, lengths and types.
 
-    After this check, the parameters of a stranger's certificate can be read like those
-    of a mechanism, without an error of Python.
+    After this check, the parameters of a certificate from someone else can be read like those
+    of a mechanism, without a Python exception.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def _check_reports(reports: Any, width: int) -> Check:
 def _whole_number(digits: str) -> int:
     """Return the whole number that a text of digits spells; 0 for any other text.
 
-    The text may be a stranger's. Longer ones than 2^64 needs are not parsed.
+    The text may be from someone else. Longer ones than 2^64 needs are not parsed.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def _number(value: Any) -> float:
     Parameters
     ----------
     value : JSON value
-        The statement of a certificate, which may be a stranger's.
+        The statement of a certificate, which may be from someone else.
 
     Raises
     ------

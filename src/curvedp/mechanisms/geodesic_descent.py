@@ -675,6 +675,7 @@ def _step_rate(manifold: Manifold, domain: Domain) -> float:
     longest_prediction = domain.n_predictors * domain.speed * MAX_PREDICTOR
     stretch = exp_differential_bounds(manifold, longest_prediction).point
     s = sqrt(max(0.0, -manifold.curvature_bounds[0])) * domain.clip
-    # The limit of s·coth s for s → 0 is 1.
-    hessian_bound = s / tanh(s) if s > 1e-6 else 1.0
+    # The limit of s·coth s for s → 0 is 1, which doubles reach before s is this small.
+    smallest_s = 1e-6
+    hessian_bound = s / tanh(s) if s > smallest_s else 1.0
     return 1 / (stretch * stretch * hessian_bound)

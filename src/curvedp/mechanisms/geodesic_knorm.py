@@ -81,7 +81,7 @@ class GeodesicMechanism(Mechanism):
         ParameterError
             If a shape or the number of records is not the stated one.
         """
-        return self.statistic.prepare(data)
+        return self.statistic.load_data(data)
 
     def post_process(self, value: PointAndVelocities) -> PointAndVelocities:
         """Project a released geodesic into the public domain, in the records' frame.

@@ -9,7 +9,7 @@ the mean.
 
 Gaussian noise releases the mean squared length of the logarithms as well, at no cost
 (`_append_squares`). Error bars for the population follow from it. Where curvature is
-positive and alike along all geodesics, so does the Hessian of ½·mean d² along the step,
+positive and the same along all geodesics, so does the Hessian of ½·mean d² along the step,
 by which the step is divided: without the division a step on a sphere falls short by the
 share that the Hessian is below 1, nearly a half where records are 60° from their mean.
 """
@@ -284,7 +284,7 @@ class GradientMechanism(
         It is 2r/n for the mean of n logarithms of length at most r, plus the rounding
         of each record's vector and of the mean.
         """
-        return _step_sensitivity(self.statistic, self._size)
+        return _step_sensitivity(self.statistic, self._n_released_numbers)
 
     @property
     def releases_mean_square(self) -> bool:
@@ -309,7 +309,7 @@ class GradientMechanism(
         return (*shrinkage, PostProcessing.DIVIDE_BY_HESSIAN, projection)
 
     @property
-    def _size(self) -> int:
+    def _n_released_numbers(self) -> int:
         """How many numbers are released: the coordinates, and possibly a mean square."""
         return self.manifold.dim + int(self.releases_mean_square)
 
@@ -546,7 +546,9 @@ class GradientMechanism(
             the mean squared length of the logarithms.
         """
         unit_scale = self.scale / self.grid_unit
-        in_units = replay_draws(integers)(np.empty(self._size), [unit_scale])
+        in_units = replay_draws(integers)(
+            np.empty(self._n_released_numbers), [unit_scale]
+        )
         return np.asarray(self.grid_unit * in_units)
 
     def point_after_step(self, vector: np.ndarray) -> np.ndarray:

@@ -45,6 +45,8 @@ from curvedp.statistics.sensitivity import mean_gradient_sensitivity
 _WIDEST_DOMAIN = 1e8
 # A stated scale may be below 2Δ/ε, as recomputed, by this relative rounding error.
 _SCALE_ROUNDING = 1e-12
+# e^x overflows for larger x (the limit is 709.8).
+_LARGEST_EXPONENT = 700
 # The number of distances that are in memory at once while the gradient is evaluated.
 _MAX_DISTANCES = 1 << 22
 
@@ -548,7 +550,7 @@ def pure_epsilon(guarantee: Guarantee) -> float:
     if isinstance(guarantee, PureDP):
         return guarantee.eps
     if isinstance(guarantee, ApproxDP):
-        if guarantee.eps > 700:  # e^ε would overflow; ε-DP implies (ε, δ)-DP anyway
+        if guarantee.eps > _LARGEST_EXPONENT:  # ε-DP implies (ε, δ)-DP
             return guarantee.eps
         epsilon = _pure_epsilon_of_approx(guarantee)
     elif isinstance(guarantee, GDP):

@@ -471,7 +471,7 @@ class NewtonMechanism(
             dim=self.manifold.dim,
             root_curvature=sqrt(-self.curvature),
             radius=self.clipping_radius,
-            offset=distances,
+            center_distance=distances,
         )
 
     @property
@@ -917,7 +917,7 @@ class NewtonMechanism(
                 hessian_excess = self._estimate_excess(noisy_excess, excess_std)
 
             # Divide the gradient by the Hessian, along the axis and across it.
-            hessian_along, hessian_across = self._hessian(hessian_excess)
+            hessian_along, hessian_across = self._hessian_from_excess(hessian_excess)
             gradient_along = np.sum(gradient * axis, axis=1, keepdims=True) * axis
             gradient_across = gradient - gradient_along
             move = gradient_along / hessian_along + gradient_across / hessian_across
@@ -978,7 +978,9 @@ class NewtonMechanism(
                 vector.sum_vectors,
                 _LogarithmCache(),
             )
-        moments = vector.read(add_noise(mean_vectors, noise_scales), noise_scales)
+        moments = vector.estimate_moments(
+            add_noise(mean_vectors, noise_scales), noise_scales
+        )
         last_gradient = LastGradient(
             points[0], moments.mean_log[0], float(noise_scales[0]), moments
         )
@@ -1298,13 +1300,13 @@ class NewtonMechanism(
             weighted = prior_variance * value + noise_std**2 * prior_mean
             return np.asarray(weighted / (prior_variance + noise_std**2))
 
-        # The uniform law on [0, L] has the mean L/2 and the variance L²/12.
+        # The uniform distribution on [0, L] has the mean L/2 and the variance L²/12.
         total = posterior_mean(noisy[:, 0], largest_excess / 2, largest_excess**2 / 12)
         total = np.clip(total, 0.0, largest_excess)
         along = posterior_mean(noisy[:, 1], total / dim, (largest_excess / dim) ** 2)
         return np.stack([total, np.clip(along, 0.0, total)], axis=-1)
 
-    def _hessian(self, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _hessian_from_excess(self, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean Hessian along the axis and, on average, across it.
 
         A Newton step divides the gradient by it, component by component. It is computed

@@ -391,7 +391,7 @@ class PrivateConnectome(BaseEstimator):
             The probability that no bound is wrong.
         of : {"records", "population"}
             The mean of these people (exact, for those inside the ball), or of the
-            population they are from (for many people, if edges vary alike).
+            population they are from (for many people, if edges vary together).
 
         Returns
         -------

@@ -83,7 +83,7 @@ def gmean(
     ----------
     X : array of shape (n, n_channels, n_channels)
         One matrix for each record. It takes no weights: a record is protected because
-        all weigh alike.
+        all have the same weight.
     metric : {"riemann", "logeuclid", "logchol", "wasserstein"}
         pyRiemann's name of the metric.
     groups : sequence of n ids, optional

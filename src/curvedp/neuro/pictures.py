@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MAX_CHORDS = 150
 # Up to this many rows have a name each; beyond, their networks have.
 _MAX_NAMES = 40
+# Markers of more regions than this would overlap on the circle, and are smaller.
+_MAX_LARGE_MARKERS = 120
 # Longer names of regions are cut, so that the labels leave room for the matrix.
 _LONGEST_NAME = 20
 # How near to the center of the circle chords bend: 0 is straight through it.
@@ -247,12 +249,14 @@ def _draw_chords(
         )
 
     blocks = _network_blocks(networks)
+    has_room = count <= _MAX_LARGE_MARKERS
+    marker_size = 4 if has_room else 2
     palette = colormaps["tab20"]
     for number, (name, start, end) in enumerate(blocks):
         # The twenty colors are ten pairs of dark and light; the dark ones come first.
         shade = (2 * number) % 20 + number // 10 % 2
         color: Any = palette(shade) if name else INK
-        axes.plot(*places[start:end].T, "o", color=color, ms=4 if count <= 120 else 2)
+        axes.plot(*places[start:end].T, "o", color=color, ms=marker_size)
         if name:
             _write_radial_text(axes, angles[start:end].mean(), name)
     if not blocks[0][0] and count <= _MAX_NAMES:

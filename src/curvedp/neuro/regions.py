@@ -46,6 +46,9 @@ _LARGEST_EXPONENT = 300.0
 # Points of a circle at which the extremes of FA are looked for.
 _CIRCLE_POINTS = 720
 
+# A public center must satisfy the equations of the space up to this error.
+_LARGEST_CENTER_RESIDUAL = 1e-9
+
 _SPACE = SPDLogEuclidean(3)
 
 
@@ -455,7 +458,7 @@ class PrivateRegionTensors(BaseEstimator):
             return
         center = _validate.array("center", self.center)
         if center.shape != (n_regions, 3, 3) or not np.all(
-            _SPACE.residual(center) < 1e-9
+            _SPACE.residual(center) < _LARGEST_CENTER_RESIDUAL
         ):
             raise ParameterError(
                 f"must be {n_regions} positive definite 3x3 matrices",

@@ -82,7 +82,7 @@ class NoisyMean:
             The probability that every interval holds its target.
         of : {"records", "population"}
             The mean of the clipped vectors; or that of the population, which takes all
-            entries to vary alike between persons, and many persons.
+            entries to vary together between persons, and many persons.
 
         Raises
         ------

@@ -135,15 +135,15 @@ def _public_ball_advice(plan: "Plan") -> Advice:
     plan : Plan
         The plan of a release in a public ball.
     """
-    error_as_share = _error_relative_to("radius", plan)
+    error_clause = _error_relative_to("radius", plan)
     if not plan.too_small:
-        return Advice(AdviceKind.ERROR_SHARE, error_as_share)
-    rival = "the public center alone would be as accurate"
+        return Advice(AdviceKind.ERROR_SHARE, error_clause)
+    alternative = "the public center alone would be as accurate"
     if plan.statistic == "tangent-pca":
-        rival = "a guessed direction is nearly as good"
+        alternative = "a guessed direction is nearly as good"
     if plan.statistic == "synthetic":
-        rival = "one point at the center is nearly as good"
-    text = f"this study is too small: {rival} ({error_as_share})"
+        alternative = "one point at the center is nearly as good"
+    text = f"this study is too small: {alternative} ({error_clause})"
     return Advice(AdviceKind.TOO_SMALL, text)
 
 
@@ -191,12 +191,12 @@ def _private_ball_advice(plan: "Plan") -> list[Advice]:
     list of Advice
         The error as a share of the spread first, then warnings.
     """
-    error_as_share = _error_relative_to("spread of the records", plan)
+    error_clause = _error_relative_to("spread of the records", plan)
     spread_name = "the root mean square distance to their mean"
     if plan.statistic in ("tangent-pca", "synthetic"):
         spread_name = "with a root mean square distance to the mean"
     assumed_spread = (
-        f"{error_as_share}, {spread_name}, taken as {plan.spread:.3g}: "
+        f"{error_clause}, {spread_name}, taken as {plan.spread:.3g}: "
         "state yours (spread)"
     )
     lines = [Advice(AdviceKind.ASSUMED_SPREAD, assumed_spread)]
@@ -207,7 +207,7 @@ def _private_ball_advice(plan: "Plan") -> list[Advice]:
         text = f"the error is {ratio:.2g} times the sampling error of the mean"
         lines.append(Advice(AdviceKind.SAMPLING_ERROR, text))
     if plan.too_small:
-        text = f"this study is too small: {error_as_share}"
+        text = f"this study is too small: {error_clause}"
         lines.append(Advice(AdviceKind.TOO_SMALL, text))
     return lines + _private_ball_warnings(plan)
 
@@ -313,11 +313,13 @@ def _records_for_useful_mean(plan: "Plan") -> int:
         The plan of a mean.
     """
     # For sensitivity 1 the noise scale is 1/μ, or 1/ε for pure ε-DP.
-    noise_law, inverse_budget = smallest_noise(plan.guarantee)
+    noise_kind, inverse_budget = smallest_noise(plan.guarantee)
     dim = plan.manifold.dim
-    unit_noise_length = sqrt(dim) * std_per_scale(noise_law, dim)
+    unit_noise_length = sqrt(dim) * std_per_scale(noise_kind, dim)
     # Twice for the diameter of the ball, and twice for half of the useless error.
-    factor = 8 if plan.has_private_ball else 4
+    factor_in_public_ball = 4
+    factor_in_private_ball = 8
+    factor = factor_in_private_ball if plan.has_private_ball else factor_in_public_ball
     noise_length = factor * plan.spread * unit_noise_length * inverse_budget
     enough_per_class = ceil(noise_length / plan.useless_error)
     twice_per_class = 2 * plan.n // plan.classes
@@ -400,14 +402,14 @@ def _warning_about_guessing() -> Advice:
     )
 
 
-def _records_for_classifier(plan: "Plan", wanted_error: float) -> int | None:
+def _records_for_classifier(plan: "Plan", target_error: float) -> int | None:
     """Return how many records reduce a classifier's share of wrong answers enough.
 
     Parameters
     ----------
     plan : Plan
         The plan of a classifier or of a starter kit.
-    wanted_error : float
+    target_error : float
         The largest share of new records that may be misclassified.
 
     Returns
@@ -417,7 +419,7 @@ def _records_for_classifier(plan: "Plan", wanted_error: float) -> int | None:
     """
     for multiple in _RECORD_MULTIPLES:
         n_records = plan.n * multiple
-        if plan.error_with(n=n_records) <= wanted_error:
+        if plan.error_with(n=n_records) <= target_error:
             return n_records
     return None
 
@@ -482,23 +484,23 @@ def _error_of_exact_centers(plan: "Plan") -> float:
     return prediction.exact_error
 
 
-def _starter_kit_remedy(plan: "Plan", wanted_error: float) -> Advice:
+def _starter_kit_remedy(plan: "Plan", target_error: float) -> Advice:
     """Say how many people make a starter kit accurate enough.
 
     Parameters
     ----------
     plan : Plan
         The plan of a starter kit.
-    wanted_error : float
+    target_error : float
         The share of wrong trials halfway between guessing and exact class centers.
     """
-    enough_people = _records_for_classifier(plan, wanted_error)
+    enough_people = _records_for_classifier(plan, target_error)
     if enough_people is None:
         remedy = f"not even {_RECORD_MULTIPLES[-1]} times as many people"
     else:
         remedy = f"about {enough_people} people, fewer channels or a larger budget"
     text = (
-        f"to be halfway between guessing and an exact kit ({1 - wanted_error:.1%}): "
+        f"to be halfway between guessing and an exact kit ({1 - target_error:.1%}): "
         f"{remedy} would do"
     )
     return Advice(AdviceKind.REMEDY, text)

@@ -54,10 +54,10 @@ def plan_own_statistic(request: PlanRequest) -> Plan:
         )
     own_parameters = statistic.keywords if isinstance(statistic, partial) else {}
     _check_own_parameters(statistic_class, own_parameters)
-    planned: ClippedToBall = statistic_class(
+    clipped_statistic: ClippedToBall = statistic_class(
         request.manifold, request.center, request.radius, request.n, **own_parameters
     )
-    return plan_clipped_statistic(planned, request)
+    return plan_clipped_statistic(clipped_statistic, request)
 
 
 def _check_class(statistic_class: Any) -> None:

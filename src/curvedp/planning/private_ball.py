@@ -48,20 +48,20 @@ def plan_private_ball(request: PlanRequest) -> Plan:
         The error of the rehearsal, and about the radius that would be found.
     """
     assert isinstance(request.statistic, str), "classes take a public ball"
-    planned = _searched_statistic(request)
+    statistic = _searched_statistic(request)
     search_name = PrivateBallMechanism.info.name
     _validate.choice("mechanism", request.mechanism, ("auto", search_name))
-    spread = planned.reference_spread if request.spread is None else request.spread
-    search = PrivateBallMechanism.calibrate(planned, request.guarantee)
+    spread = statistic.reference_spread if request.spread is None else request.spread
+    search = PrivateBallMechanism.calibrate(statistic, request.guarantee)
     with one_blas_thread():  # more threads do not pay for small matrices
-        rehearsal = search.rehearse(spread)
+        rehearsal = search.simulate_releases(spread)
     return Plan(
-        manifold=planned.manifold,
+        manifold=statistic.manifold,
         n=request.n,
         radius="private",
         guarantee=request.guarantee,
-        center=np.asarray(planned.center, dtype=np.float64),
-        outer_radius=planned.outer_radius,
+        center=np.asarray(statistic.center, dtype=np.float64),
+        outer_radius=statistic.outer_radius,
         spread=spread,
         useless_error=_useless_error(request.statistic, spread),
         errors={search_name: rehearsal.error},

@@ -62,12 +62,12 @@ def plan_public_ball(request: PlanRequest) -> Plan:
     return plan_clipped_statistic(FrechetMean(*ball), request)
 
 
-def plan_clipped_statistic(planned: ClippedToBall, request: PlanRequest) -> Plan:
+def plan_clipped_statistic(statistic: ClippedToBall, request: PlanRequest) -> Plan:
     """Return the plan of a statistic that any of several mechanisms can release.
 
     Parameters
     ----------
-    planned : ClippedToBall
+    statistic : ClippedToBall
         The statistic of the records of one class, with its public ball.
     request : PlanRequest
         The parameters of `plan`.
@@ -77,22 +77,22 @@ def plan_clipped_statistic(planned: ClippedToBall, request: PlanRequest) -> Plan
     Plan
         The predicted error of each mechanism, best first.
     """
-    errors, left_out = predict_errors(planned, request.guarantee, request.mechanism)
-    radius = float(planned.radius)
+    errors, left_out = predict_errors(statistic, request.guarantee, request.mechanism)
+    radius = float(statistic.radius)
     if request.statistic == "dispersion":
         spread = radius
-        useless_error = _variance_of_half_ball(radius, planned.manifold.dim)
+        useless_error = _variance_of_half_ball(radius, statistic.manifold.dim)
     else:
-        ball = reference_ball(planned)
+        ball = reference_ball(statistic)
         assert ball is not None, "every statistic that is planned has a ball"
         spread = ball.radius
-        useless_error = baseline_error(planned)
+        useless_error = baseline_error(statistic)
     return Plan(
-        manifold=planned.manifold,
+        manifold=statistic.manifold,
         n=request.n,
         radius=radius,
         guarantee=request.guarantee,
-        center=np.asarray(planned.center, dtype=np.float64),
+        center=np.asarray(statistic.center, dtype=np.float64),
         outer_radius=None,
         spread=spread,
         useless_error=useless_error,
@@ -116,12 +116,12 @@ def _variance_of_half_ball(radius: float, dim: int) -> float:
     return radius**2 / 4 * dim / (dim + 2)
 
 
-def _plan_tangent_pca(planned: TangentMoments, request: PlanRequest) -> Plan:
+def _plan_tangent_pca(statistic: TangentMoments, request: PlanRequest) -> Plan:
     """Return the plan of principal geodesics of records clipped to a public ball.
 
     Parameters
     ----------
-    planned : TangentMoments
+    statistic : TangentMoments
         The statistic: the moments of the records' logarithms at the ball's center.
     request : PlanRequest
         The parameters of `plan`.
@@ -132,18 +132,18 @@ def _plan_tangent_pca(planned: TangentMoments, request: PlanRequest) -> Plan:
         The predicted angle of the first direction, for each mechanism.
     """
     with one_blas_thread():
-        options = releases_in_public_ball(planned, request.guarantee)
+        options = releases_in_public_ball(statistic, request.guarantee)
     if request.mechanism != "auto":
         name = _validate.choice("mechanism", request.mechanism, tuple(options))
         options = {name: options[name]}
     return Plan(
-        manifold=planned.manifold,
-        n=planned.n,
-        radius=float(planned.radius),
+        manifold=statistic.manifold,
+        n=statistic.n,
+        radius=float(statistic.radius),
         guarantee=request.guarantee,
-        center=np.asarray(planned.center, dtype=np.float64),
+        center=np.asarray(statistic.center, dtype=np.float64),
         outer_radius=None,
-        spread=float(planned.radius),
+        spread=float(statistic.radius),
         useless_error=USELESS_ANGLE,
         errors={name: option.angle for name, option in options.items()},
         left_out={},
@@ -152,7 +152,7 @@ def _plan_tangent_pca(planned: TangentMoments, request: PlanRequest) -> Plan:
 
 
 def predict_errors(
-    planned: ClippedToBall | SyntheticPopulation,
+    statistic: ClippedToBall | SyntheticPopulation,
     guarantee: Guarantee,
     mechanism: str,
 ) -> tuple[dict[str, float], dict[str, str]]:
@@ -160,7 +160,7 @@ def predict_errors(
 
     Parameters
     ----------
-    planned : ClippedToBall or SyntheticPopulation
+    statistic : ClippedToBall or SyntheticPopulation
         The statistic, with its ball.
     guarantee : Guarantee
         The guarantee that the release will meet.
@@ -181,17 +181,19 @@ def predict_errors(
     """
     with one_blas_thread():  # more threads do not pay for small matrices
         if mechanism != "auto":
-            named_mechanism = choose_mechanism(mechanism, planned, guarantee).mechanism
+            named_mechanism = choose_mechanism(
+                mechanism, statistic, guarantee
+            ).mechanism
             return {mechanism: predicted_error(named_mechanism)}, {}
-        ranking = rank_mechanisms(planned, guarantee)
+        ranking = rank_mechanisms(statistic, guarantee)
     if not ranking.candidates:
         # A statistic without a sensitivity raises here, and says why it has none.
-        _ = planned.sensitivity
+        _ = statistic.sensitivity
         reasons = "; ".join(
             f"{name}: {reason}" for name, reason in ranking.excluded.items()
         )
         raise UnattainableGuarantee(
-            f"no mechanism meets {guarantee} on {planned.manifold!r}: {reasons}"
+            f"no mechanism meets {guarantee} on {statistic.manifold!r}: {reasons}"
         )
     errors = {name: candidate.error for name, candidate in ranking.candidates.items()}
     return errors, ranking.excluded

@@ -201,13 +201,13 @@ class Plan:
         UnattainableGuarantee
             If no number of records up to 10¹² is enough.
         """
-        wanted_error = _validate.positive("error", error)
+        target_error = _validate.positive("error", error)
         min_records = 2 * self.classes
-        if self.error_with(n=min_records) <= wanted_error:
+        if self.error_with(n=min_records) <= target_error:
             return min_records
 
         # The error is about inversely proportional to the number of records.
-        first_guess = self._to_record_count(self.n * self.error / wanted_error)
+        first_guess = self._to_record_count(self.n * self.error / target_error)
         # With that many records, other mechanisms may be the best ones.
         nearby_plan = self
         if len(self.errors) > 2:
@@ -224,11 +224,11 @@ class Plan:
             return nearby_plan.error_with(n=self._to_record_count(count))
 
         count = solve_for_error(
-            error_at, float(first_guess), wanted_error, increasing=False
+            error_at, float(first_guess), target_error, increasing=False
         )
         if not 2 <= count <= _MAX_RECORDS:
             raise UnattainableGuarantee(
-                f"no number of records brings the error to {wanted_error:g} "
+                f"no number of records brings the error to {target_error:g} "
                 f"at {self.guarantee}"
             )
         return ceil(count)
@@ -324,7 +324,7 @@ class Plan:
         """
         self._check_has_public_radius()
         planned_radius = _validate.positive("radius", self.radius)
-        wanted_error = _validate.positive("error", error)
+        target_error = _validate.positive("error", error)
 
         largest_radius = inf
         if isfinite(self.manifold.curvature_bounds[1]):
@@ -340,7 +340,7 @@ class Plan:
             """
             return self.error_with(radius=min(radius, largest_radius))
 
-        return solve_for_error(error_at, planned_radius, wanted_error, increasing=True)
+        return solve_for_error(error_at, planned_radius, target_error, increasing=True)
 
     def power(
         self,

@@ -18,8 +18,8 @@ _LARGEST_FINAL_RATIO = 1.01
 
 def solve_for_error(
     error_at: Callable[[float], float],
-    start: float,
-    wanted_error: float,
+    first_guess: float,
+    target_error: float,
     *,
     increasing: bool,
 ) -> float:
@@ -30,9 +30,9 @@ def solve_for_error(
     error_at : callable
         The error as a function of x, nearly proportional to x or to 1/x. It may be
         infinite.
-    start : float
+    first_guess : float
         A first x to try.
-    wanted_error : float
+    target_error : float
         The error that the solution must not exceed.
     increasing : bool
         Whether the error increases with x.
@@ -40,8 +40,8 @@ def solve_for_error(
     Returns
     -------
     float
-        An x whose error is at most `wanted_error`, accurate to about a percent. If the
-        error never crosses `wanted_error`, 0 or infinity, in the direction of the
+        An x whose error is at most `target_error`, accurate to about a percent. If the
+        error never crosses `target_error`, 0 or infinity, in the direction of the
         search.
     """
 
@@ -53,33 +53,33 @@ def solve_for_error(
         x : float
             An argument that the search tries.
         """
-        return error_at(x) <= wanted_error
+        return error_at(x) <= target_error
 
-    x = _proportional_guess(error_at, start, wanted_error, increasing=increasing)
-    starts_accurate = is_accurate(x)
+    x = _proportional_guess(error_at, first_guess, target_error, increasing=increasing)
+    is_guess_accurate = is_accurate(x)
     # An accurate study can afford a larger x if the error grows with x.
-    goes_up = starts_accurate == increasing
-    factor = _FIRST_STEP_FACTOR if goes_up else 1 / _FIRST_STEP_FACTOR
+    searches_upward = is_guess_accurate == increasing
+    factor = _FIRST_STEP_FACTOR if searches_upward else 1 / _FIRST_STEP_FACTOR
     for _ in range(_MAX_STEPS):
         next_x = x * factor
-        if is_accurate(next_x) != starts_accurate:
+        if is_accurate(next_x) != is_guess_accurate:
             break
         x = next_x
         # Steps grow, up to a factor of about e².
         if abs(log(factor)) < 1:
             factor = factor**2
     else:
-        return inf if goes_up else 0.0
+        return inf if searches_upward else 0.0
 
-    if starts_accurate:
+    if is_guess_accurate:
         return _bisect(is_accurate, accurate=x, inaccurate=next_x)
     return _bisect(is_accurate, accurate=next_x, inaccurate=x)
 
 
 def _proportional_guess(
     error_at: Callable[[float], float],
-    start: float,
-    wanted_error: float,
+    first_guess: float,
+    target_error: float,
     *,
     increasing: bool,
 ) -> float:
@@ -89,19 +89,19 @@ def _proportional_guess(
     ----------
     error_at : callable
         The error as a function of x.
-    start : float
+    first_guess : float
         The x whose error is evaluated; returned if that is infinite.
-    wanted_error : float
+    target_error : float
         The wanted error.
     increasing : bool
         Whether the error is proportional to x; otherwise it is proportional to 1/x.
     """
-    start_error = error_at(start)
-    if start_error == inf:
-        return start
+    error_of_guess = error_at(first_guess)
+    if error_of_guess == inf:
+        return first_guess
     if increasing:
-        return start * (wanted_error / start_error)
-    return start * (start_error / wanted_error)
+        return first_guess * (target_error / error_of_guess)
+    return first_guess * (error_of_guess / target_error)
 
 
 def _bisect(

@@ -52,26 +52,26 @@ def _plan_in_public_ball(request: PlanRequest) -> Plan:
     request : PlanRequest
         The parameters of `plan`, with a public radius.
     """
-    planned = SyntheticPopulation(
+    statistic = SyntheticPopulation(
         request.manifold, request.center, request.radius, request.n, request.classes
     )
-    radius = float(planned.radius)
-    errors, left_out = predict_errors(planned, request.guarantee, request.mechanism)
+    radius = float(statistic.radius)
+    errors, left_out = predict_errors(statistic, request.guarantee, request.mechanism)
     # The public populations of a prediction fill half of the ball.
     typical_spread = radius / 2
     return Plan(
-        manifold=planned.manifold,
-        n=planned.n,
+        manifold=statistic.manifold,
+        n=statistic.n,
         radius=radius,
         guarantee=request.guarantee,
-        center=np.asarray(planned.center, dtype=np.float64),
+        center=np.asarray(statistic.center, dtype=np.float64),
         outer_radius=None,
         spread=radius,
         useless_error=_useless_energy_distance(typical_spread),
         errors=errors,
         left_out=left_out,
         statistic="synthetic",
-        classes=planned.classes,
+        classes=statistic.classes,
     )
 
 
@@ -85,25 +85,25 @@ def _plan_in_private_ball(request: PlanRequest) -> Plan:
     request : PlanRequest
         The parameters of `plan`, with `radius="private"`.
     """
-    planned = _searched_population(request)
-    _validate.choice("mechanism", request.mechanism, ("auto", planned.model))
-    spread = planned.reference_spread if request.spread is None else request.spread
-    search = PrivateBallMechanism.calibrate(planned, request.guarantee)
+    statistic = _searched_population(request)
+    _validate.choice("mechanism", request.mechanism, ("auto", statistic.model))
+    spread = statistic.reference_spread if request.spread is None else request.spread
+    search = PrivateBallMechanism.calibrate(statistic, request.guarantee)
     with one_blas_thread():
-        rehearsal = search.rehearse(spread)
+        rehearsal = search.simulate_releases(spread)
     return Plan(
-        manifold=planned.manifold,
-        n=planned.n,
+        manifold=statistic.manifold,
+        n=statistic.n,
         radius="private",
         guarantee=request.guarantee,
-        center=np.asarray(planned.center, dtype=np.float64),
-        outer_radius=planned.outer_radius,
+        center=np.asarray(statistic.center, dtype=np.float64),
+        outer_radius=statistic.outer_radius,
         spread=spread,
         useless_error=_useless_energy_distance(spread),
-        errors={planned.model: rehearsal.error},
+        errors={statistic.model: rehearsal.error},
         left_out={},
         statistic="synthetic",
-        classes=planned.classes,
+        classes=statistic.classes,
         found_radius=rehearsal.radius,
         wide_radius=rehearsal.wide_radius,
     )

@@ -116,7 +116,7 @@ def pay(
     mechanisms: Sequence[Mechanism],
     privacy_unit: ProtectedUnit | PrivacyUnit | None = None,
 ) -> Mapping[str, Any] | None:
-    """Charge a ledger, if any, for the mechanisms of disjoint groups of records.
+    """Charge a ledger, if there is one, for the mechanisms of disjoint groups of records.
 
     Groups of different records compose in parallel: the charge is the largest value of
     every parameter over the mechanisms (`Ledger.spend_on_disjoint_groups`). The
@@ -166,7 +166,7 @@ def pay(
         label,
         unit=_ledger_unit(mechanisms, privacy_unit),
         n=_public_count(mechanisms, requested),
-        space=_shorten(dict.fromkeys(spaces)),
+        space=_join_shortened(dict.fromkeys(spaces)),
         statistic=_describe_statistics(mechanisms),
     )
     return {"entry": entry.number, "head": entry.hash}
@@ -361,13 +361,13 @@ def _describe_statistics(mechanisms: Sequence[Mechanism]) -> str:
     """
     # A dictionary keeps one of each name, in their order.
     distinct_names = dict.fromkeys(mechanism.statistic.name for mechanism in mechanisms)
-    names = _shorten(distinct_names)
+    names = _join_shortened(distinct_names)
     if len(mechanisms) == 1:
         return names
-    return _shorten([f"{names}, of each of {len(mechanisms)} public classes"])
+    return _join_shortened([f"{names}, of each of {len(mechanisms)} public classes"])
 
 
-def _shorten(texts: Iterable[str]) -> str:
+def _join_shortened(texts: Iterable[str]) -> str:
     """Join texts to one printable line that an entry of a ledger can hold.
 
     A character that cannot be printed becomes "?".

@@ -1,5 +1,5 @@
 """Rebuild the mechanism of a certificate, and read its recorded draws.
-`rebuild_mechanism` validates a certificate that may come from a stranger. The other
+`rebuild_mechanism` validates a certificate that may come from someone else. The other
 functions return the mechanism, the final mechanism after a private search, and the
 recorded noisy draw.
 """
@@ -21,7 +21,7 @@ from curvedp.errors import CurvedpError, ParameterError
 from curvedp.geometry import Euclidean, parse_manifold
 from curvedp.mechanisms.isotropic.tangent import TangentMechanism
 
-# The exceptions that may be raised when a stranger's certificate is recomputed.
+# The exceptions that may be raised when a certificate from someone else is recomputed.
 RECOMPUTATION_FAILURES = (
     CurvedpError,
     TypeError,
@@ -47,7 +47,7 @@ def rebuild_mechanism(certificate: Certificate) -> Mechanism:
     Parameters
     ----------
     certificate : Certificate
-        The certificate, which may come from a stranger.
+        The certificate, which may come from someone else.
 
     Returns
     -------
@@ -171,12 +171,12 @@ def recorded_draw_of(certificate: Certificate) -> NoisyDraw:
 def _check_size(certificate: Certificate) -> None:
     """Refuse a manifold so large that building it would take minutes or gigabytes.
 
-    A certificate may come from a stranger, who can state any size.
+    A certificate may come from someone else, who can state any size.
 
     Parameters
     ----------
     certificate : Certificate
-        The certificate, which may come from a stranger.
+        The certificate, which may come from someone else.
 
     Raises
     ------

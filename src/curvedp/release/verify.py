@@ -73,7 +73,7 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
     Parameters
     ----------
     certificate : Certificate
-        The certificate, which may come from a stranger.
+        The certificate, which may come from someone else.
 
     Returns
     -------
@@ -94,14 +94,14 @@ def verify_certificate(certificate: Certificate) -> list[Check]:
                 "the certificate was changed: its SHA-256 is not the one it was written "
                 "with"
             )
-        with np.errstate(all="ignore"):  # a stranger's numbers may overflow anything
+        with np.errstate(all="ignore"):  # numbers from someone else may overflow
             return _check_all(certificate, rebuild_mechanism(certificate))
     except VerificationFailed:
         raise
     except KeyError as error:
         raise VerificationFailed(f"the certificate does not say its {error}") from None
     except RECOMPUTATION_FAILURES as error:
-        text = _inert(str(error).replace("\n", " "))
+        text = _harmless_text(str(error).replace("\n", " "))
         raise VerificationFailed(
             f"the certificate cannot be recomputed: {text}"
         ) from None
@@ -205,7 +205,7 @@ def _describe_statistic(certificate: Certificate) -> Check:
     if n is None and certificate.guarantee.adjacency == "add-remove":
         detail = "statistic and manifold were rebuilt; n is private"
     name = certificate.statistic["name"]
-    space = _inert(record_space(certificate))
+    space = _harmless_text(record_space(certificate))
     return Check(f"statistic: {name}{count} on {space}", True, detail)
 
 
@@ -584,7 +584,9 @@ def _check_numerics(certificate: Certificate, mechanism: Mechanism) -> list[Chec
     own_profile = profile_kind(mechanism.privacy_profile)
     return [
         Check(
-            f"entropy: {_inert(source)}", is_secure, "a simulated source is not private"
+            f"entropy: {_harmless_text(source)}",
+            is_secure,
+            "a simulated source is not private",
         ),
         Check(
             f"path: {numerics['path']}",
@@ -628,7 +630,7 @@ def _check_slack(certificate: Certificate, sampling: SamplingPath) -> Check:
     is_number = isinstance(slack, float) and isfinite(slack)
     is_enough = is_number and 0 < slack <= _MAX_SLACK and least_slack <= slack
     detail = "added to δ as (1 + e^ε)·slack"
-    return Check(f"slack {_inert(slack)}", is_enough, detail)
+    return Check(f"slack {_harmless_text(slack)}", is_enough, detail)
 
 
 def _check_release(certificate: Certificate, mechanism: Mechanism) -> list[Check]:
@@ -721,7 +723,7 @@ def _leads_to_value(
 ) -> bool:
     """Return whether some of the noisy integers alone determine a value.
 
-    If all but the last draw do, the last one is superfluous, and a stranger may have
+    If all but the last draw do, the last one is superfluous, and someone else may have
     written anything there.
 
     Parameters
@@ -778,11 +780,11 @@ def remarks_on(certificate: Certificate) -> list[str]:
     return remarks
 
 
-def _inert(value: Any) -> str:
+def _harmless_text(value: Any) -> str:
     """Return a field of a certificate as harmless text, for messages.
 
     Unusual characters become question marks, and the text is cut after 80 characters,
-    because the certificate may come from a stranger.
+    because the certificate may come from someone else.
 
     Parameters
     ----------

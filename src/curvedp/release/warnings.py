@@ -856,9 +856,9 @@ def _share_of_radius(value: Any, statistic: Statistic) -> float | None:
         At most 1. It is None for a statistic without a public ball.
     """
     if isinstance(statistic, ClassPrototypes):
-        if statistic.searches_ball or not value.is_known.any():
+        if statistic.searches_ball or not value.exceeds_noise.any():
             return None
-        largest_square = float(value.squared_lengths[value.is_known].max())
+        largest_square = float(value.squared_lengths[value.exceeds_noise].max())
         # Noise may make an estimate of a squared length negative.
         return sqrt(max(0.0, largest_square))
     if isinstance(statistic, SyntheticPopulation):

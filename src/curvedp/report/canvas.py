@@ -282,7 +282,7 @@ def _degrees_within(middle: np.ndarray, reach: float) -> tuple[np.ndarray, np.nd
     x, y, z = middle
     latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
     longitude = np.degrees(np.arctan2(y, x))
-    longitude_reach = _longitude_reach(latitude, reach)
+    longitude_reach = _longitude_half_width(latitude, reach)
     longitudes = longitude + np.linspace(
         -longitude_reach, longitude_reach, _LINE_POINTS
     )
@@ -291,7 +291,7 @@ def _degrees_within(middle: np.ndarray, reach: float) -> tuple[np.ndarray, np.nd
     return np.linspace(lowest, highest, _LINE_POINTS), longitudes
 
 
-def _longitude_reach(latitude: float, reach: float) -> float:
+def _longitude_half_width(latitude: float, reach: float) -> float:
     """Return how many degrees of longitude a cap of a sphere extends to each side.
 
     Parameters

@@ -251,7 +251,7 @@ def render_report(
     components = count_components(mechanism_of(certificate).statistic, main.value)
     regions = _known_regions(certificate, components)
     pictures = _release_pictures(certificate, main.value, regions, components, form)
-    values = [_written_value(release, form, center) for release in releases]
+    values = [_value_text(release, form, center) for release in releases]
     all_tables = list(tables)
     if len(releases) > 1:
         all_regions = _regions_together(releases)
@@ -302,7 +302,7 @@ def _page_title(releases: list[ReleasedValue]) -> str:
     return title
 
 
-def _written_value(
+def _value_text(
     release: ReleasedValue, form: str | None, center: np.ndarray | None
 ) -> str:
     """Return a released value as text, in the form of the records where it has one.
@@ -642,7 +642,7 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
     certificate = releases[0].certificate
     unit_words = UNIT_WORDS[certificate.privacy_unit]
     change, guess = neighbor_words(certificate)
-    what = _what_it_is(releases, unit_words.plural)
+    what = _subject_sentence(releases, unit_words.plural)
 
     _, delta_at_zero = certificate.claims.curve[0]
     success_percent = 50 * (1 + delta_at_zero)
@@ -660,7 +660,7 @@ def _explanation(releases: list[ReleasedValue], error: float | None) -> str:
     )
 
 
-def _what_it_is(releases: list[ReleasedValue], plural: str) -> str:
+def _subject_sentence(releases: list[ReleasedValue], plural: str) -> str:
     """Return the sentence that says of which data the values are statistics.
 
     Parameters
@@ -889,14 +889,14 @@ def _fact_rows(certificate: Certificate) -> list[tuple[str, str]]:
         *_predictor_ranges(statistic),
         ("sensitivity", f"{certificate.sensitivity:.6g}"),
         ("adjacency", certificate.guarantee.adjacency),
-        ("numerics", _listed(certificate.provenance.numerics)),
+        ("numerics", _mapping_text(certificate.provenance.numerics)),
         ("randomness", str(certificate.provenance.entropy["source"])),
-        ("software", _listed(certificate.provenance.software)),
+        ("software", _mapping_text(certificate.provenance.software)),
         ("created", certificate.provenance.created),
     ]
 
 
-def _listed(items: Mapping[str, Any]) -> str:
+def _mapping_text(items: Mapping[str, Any]) -> str:
     """Return a mapping as text: "name value, name value".
 
     Parameters

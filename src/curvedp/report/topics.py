@@ -28,7 +28,7 @@ def topics_figure(
     Parameters
     ----------
     places : array, shape (topics, 2)
-        The positions of the topics in the plane; near topics are alike.
+        The positions of the topics in the plane; nearby topics are similar.
     counts : array, shape (topics,)
         The noisy counts. A topic whose count is below its error bar is an empty circle.
     count_error : float

@@ -266,8 +266,8 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
     for (name, region), (line, color) in zip(regions.items(), styles, strict=False):
         landmarks = region.center[:, 0] + 1j * region.center[:, 1]
         if reference is None:
-            landmarks = reference = _laid_flat(landmarks)
-        landmarks = _turned_toward(reference, landmarks)
+            landmarks = reference = _align_longest_axis(landmarks)
+        landmarks = _rotate_to_fit(reference, landmarks)
 
         closed = np.append(landmarks, landmarks[0])
         label = f"{name}: each landmark within {region.radius:.2g}"
@@ -291,7 +291,7 @@ def draw_outlines(axes: Axes, regions: Mapping[str, Region]) -> None:
     )
 
 
-def _laid_flat(landmarks: np.ndarray) -> np.ndarray:
+def _align_longest_axis(landmarks: np.ndarray) -> np.ndarray:
     """Turn a shape so that its longest axis lies flat.
 
     The first landmark is on the right, as it is in files.
@@ -305,7 +305,7 @@ def _laid_flat(landmarks: np.ndarray) -> np.ndarray:
     return np.asarray(-flat if flat[0].real < 0 else flat)
 
 
-def _turned_toward(reference: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
+def _rotate_to_fit(reference: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
     """Turn a shape so that it fits another one as well as possible.
 
     Parameters

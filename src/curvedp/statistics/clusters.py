@@ -29,6 +29,9 @@ PRIVATE_NUMBER = 0
 MAX_CLUSTERS = 1000
 """The largest number of clusters; the noise of each stage is drawn for all of them."""
 
+# Below this radius the angle of a chord of length 2·radius is less than about π/2.
+_LARGEST_NARROW_RADIUS = 0.7
+
 # Entries of vectors, and of the directions on which they are projected, are multiples
 # of 2^-26. Inner products of such vectors of length at most 1 are whole multiples of
 # 2^-52, so doubles add them up exactly in any order. Differences of two of them are
@@ -177,7 +180,8 @@ class Chart(NamedTuple):
         if not isinstance(self.manifold, Sphere):
             return self.radius
         # Two vectors of the chart are at most 2·radius apart, which is a chord.
-        return 2 * asin(min(self.radius, 1.0)) if self.radius < 0.7 else pi / 2
+        is_narrow = self.radius < _LARGEST_NARROW_RADIUS
+        return 2 * asin(min(self.radius, 1.0)) if is_narrow else pi / 2
 
 
 def vector_size(manifold: Manifold) -> int:

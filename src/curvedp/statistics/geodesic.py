@@ -192,7 +192,7 @@ class GeodesicLine(Statistic, BoundsSamplingError):
         """
         return self.domain.clip * mean_vector_length(self.n, failure_probability)
 
-    def prepare(self, data: Any) -> RegressionData:
+    def load_data(self, data: Any) -> RegressionData:
         """Return predictors and responses in the form that mechanisms read.
 
         Predictors are mapped to [−½, ½] and clipped, and responses are clipped into a

@@ -128,14 +128,14 @@ class HyperbolicMomentVector:
         √−κ for the curvature κ: distances times this number are in radii of curvature.
     radius : float
         r, the radius of the ball of the records.
-    offset : array, shape (runs,)
+    center_distance : array, shape (runs,)
         δ, the distance of each public point from the center of the ball.
     """
 
     dim: int
     root_curvature: float
     radius: float
-    offset: np.ndarray
+    center_distance: np.ndarray
 
     @property
     def size(self) -> int:
@@ -148,20 +148,20 @@ class HyperbolicMomentVector:
         return self.dim * (self.dim + 1) // 2
 
     @cached_property
-    def longest(self) -> np.ndarray:
+    def max_distance(self) -> np.ndarray:
         """ρ, the largest distance of a record from each point."""
-        return np.asarray(self.radius + self.offset, dtype=np.float64)
+        return np.asarray(self.radius + self.center_distance, dtype=np.float64)
 
     @cached_property
     def weight(self) -> np.ndarray:
         """τ for each point, between 0 and 1; it is 1 at the center of the ball."""
-        increase = (self.longest / self.radius) ** 2 - 1
+        increase = (self.max_distance / self.radius) ** 2 - 1
         return np.asarray(_ADDED_SQUARE / np.maximum(increase, _ADDED_SQUARE))
 
     @cached_property
     def largest_excess(self) -> np.ndarray:
         """t(ρ), the largest Hessian excess that a record can have at each point."""
-        return hessian_excess(self.root_curvature * self.longest)
+        return hessian_excess(self.root_curvature * self.max_distance)
 
     @property
     def _matrix_weight(self) -> np.ndarray:
@@ -189,10 +189,10 @@ class HyperbolicMomentVector:
         array, shape (runs,)
             The bound for each point.
         """
-        square = (1 - self.weight) * self.radius**2 + self.weight * self.longest**2
+        square = (1 - self.weight) * self.radius**2 + self.weight * self.max_distance**2
         exact = 2 * np.sqrt(square) / n * (1 + _ROUNDING)
         with np.errstate(over="ignore"):  # infinite if doubles hold no such point
-            growth = np.exp(self.root_curvature * self.offset)
+            growth = np.exp(self.root_curvature * self.center_distance)
         relative_error = CHART_ERROR + 2.0**-48 * self.dim * growth
         rounding = 4 * _LIPSCHITZ * self.radius * relative_error
         return np.asarray(np.nextafter(exact + rounding, inf))
@@ -212,10 +212,10 @@ class HyperbolicMomentVector:
         array, shape (runs, size)
             The sums.
         """
-        longest = self.longest[runs, None]
+        max_distance = self.max_distance[runs, None]
         distances = np.linalg.norm(logs, axis=-1)
-        relative = np.minimum(distances / longest, 1.0)
-        scaled = self.root_curvature * longest * relative
+        relative = np.minimum(distances / max_distance, 1.0)
+        scaled = self.root_curvature * max_distance * relative
         excess = hessian_excess(scaled) / self.largest_excess[runs, None]
 
         # φ·uuᵀ = (φ/s²)·zzᵀ, which is 0 for a record at the point itself.
@@ -228,8 +228,8 @@ class HyperbolicMomentVector:
             [diagonal, sqrt(2) * matrices[:, rows, columns]], axis=1
         )
 
-        matrix_unit = (self._matrix_weight[runs] * self.longest[runs])[:, None]
-        scalar_unit = (self._scalar_weight[runs] * self.longest[runs])[:, None]
+        matrix_unit = (self._matrix_weight[runs] * self.max_distance[runs])[:, None]
+        scalar_unit = (self._scalar_weight[runs] * self.max_distance[runs])[:, None]
         return np.concatenate(
             [
                 logs.sum(axis=1),
@@ -240,8 +240,10 @@ class HyperbolicMomentVector:
             axis=1,
         )
 
-    def read(self, noisy: np.ndarray, noise_std: np.ndarray) -> HyperbolicMoments:
-        """Return the moments that noisy means of the vectors stand for.
+    def estimate_moments(
+        self, noisy: np.ndarray, noise_std: np.ndarray
+    ) -> HyperbolicMoments:
+        """Return the moments that follow from noisy means of the vectors.
 
         Parameters
         ----------
@@ -256,9 +258,9 @@ class HyperbolicMomentVector:
             The moments with their noise.
         """
         last_of_matrix = self.dim + self._n_matrix_entries
-        square_unit = self.longest / self._scalar_weight
-        excess_unit = self.largest_excess / (self._scalar_weight * self.longest)
-        matrix_unit = self.largest_excess / (self._matrix_weight * self.longest)
+        square_unit = self.max_distance / self._scalar_weight
+        excess_unit = self.largest_excess / (self._scalar_weight * self.max_distance)
+        matrix_unit = self.largest_excess / (self._matrix_weight * self.max_distance)
         matrices = [
             unit * vector_to_symmetric(row, self.dim)
             for unit, row in zip(

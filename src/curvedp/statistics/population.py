@@ -232,7 +232,7 @@ class SearchedPopulation(BallSearchStatistic):
         """
         return float(final_mechanism.predict_error())
 
-    def prepare(self, data: Any) -> "PopulationData":
+    def load_data(self, data: Any) -> "PopulationData":
         """Return the records with their columns; those in memory are clipped.
 
         Parameters
@@ -374,6 +374,7 @@ def check_range(x_range: Any) -> np.ndarray | None:
         return None
     numbers = _validate.array("x_range", x_range)
     if numbers.shape == (2,) and np.isfinite(numbers).all():
+        # Doubles hold squares and inverses of numbers in this range.
         if 1e-100 < numbers[1] - numbers[0] < 1e100:
             return np.array(numbers)
     raise ParameterError(

@@ -37,7 +37,7 @@ LARGEST_SUM = 2**53
 _ROUNDING_OF_LENGTH = 1e-9
 # A class is known if it is told from one without records by this many standard
 # deviations of the noise. No record is assigned to a class that is not known.
-_KNOWN_BY = 2.75
+_SCORE_ABOVE_NOISE = 2.75
 # Rounds in which the weights of the squared lengths and their mean are estimated.
 _ROUNDS_OF_WEIGHTS = 3
 # The score of a class that is not known, and of a record that is not a point.
@@ -321,7 +321,7 @@ class Prototypes:
     count_std: float
 
     @cached_property
-    def is_known(self) -> np.ndarray:
+    def exceeds_noise(self) -> np.ndarray:
         """Whether the prototype of each class is more than noise, shape (classes,).
 
         Suppose that a class has no records. Then its noisy count and the squared length
@@ -335,7 +335,7 @@ class Prototypes:
         # For a mean of 0, |m|² has the variance 2dσ⁴ (χ² with d degrees of freedom).
         length_score = excess / (sqrt(2 * dim) * noise_square)
         count_score = self.counts / self.count_std
-        return np.asarray((length_score + count_score) / sqrt(2) >= _KNOWN_BY)
+        return np.asarray((length_score + count_score) / sqrt(2) >= _SCORE_ABOVE_NOISE)
 
     @cached_property
     def squared_lengths(self) -> np.ndarray:
@@ -354,7 +354,11 @@ class Prototypes:
         dim = self.means.shape[1]
         noise_square = self.noise_std**2
         unbiased = np.sum(self.means**2, axis=1) - dim * noise_square
-        known = self.is_known if self.is_known.any() else np.full(len(unbiased), True)
+        known = (
+            self.exceeds_noise
+            if self.exceeds_noise.any()
+            else np.full(len(unbiased), True)
+        )
 
         # The common squared length T and the variances v depend on each other: iterate.
         common = 0.0
@@ -412,6 +416,6 @@ class Prototypes:
         losses = self.squared_distances(unit_logs) + penalties
         scores = -(self.ball.radius**2) * losses
         scores = np.where(np.isfinite(scores), scores, _LOWEST_SCORE)
-        if not self.is_known.any():
+        if not self.exceeds_noise.any():
             return scores
-        return np.where(self.is_known, scores, _LOWEST_SCORE)
+        return np.where(self.exceeds_noise, scores, _LOWEST_SCORE)

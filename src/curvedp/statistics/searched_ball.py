@@ -52,7 +52,7 @@ _CONE_RADIUS = 100
 # where doubles do not reach much farther.
 _FLAT_RADIUS = 1e6
 _CURVED_RADIUS = 25.0
-# On spheres of this many dimensions or more, distances are taken to be all alike.
+# On spheres of this many dimensions or more, distances are assumed to be about equal.
 CONCENTRATION_DIM = 32
 # The radius there of the ball of public records, over the injectivity radius: records
 # that fill half of it are 60° from its center on a sphere.
@@ -349,7 +349,7 @@ class BallSearchStatistic(SearchedBallStatistic):
         """
         return SearchData(data, data)
 
-    def prepare(self, data: Any) -> Any:
+    def load_data(self, data: Any) -> Any:
         """Return the data in the form that `split_data` takes.
 
         Parameters
@@ -511,16 +511,16 @@ class ClassData(NamedTuple):
 
     Attributes
     ----------
-    everyone : Records
+    all_records : Records
         The records of all classes.
-    members : Records
+    class_records : Records
         The records of the class.
     shared_search : SharedSearch
         The search for the ball, which all classes share.
     """
 
-    everyone: Records
-    members: Records
+    all_records: Records
+    class_records: Records
     shared_search: SharedSearch
 
 
@@ -547,7 +547,7 @@ class SearchedClassMean(SearchedMean):
     )
 
     def __post_init__(self) -> None:
-        """Check every field, and that the class is no larger than the whole."""
+        """Check every field, and that the class is no larger than the data set."""
         super().__post_init__()
         if self.size > self.n:
             raise ParameterError(
@@ -583,9 +583,9 @@ class SearchedClassMean(SearchedMean):
             The records of all classes and of one class, with the search that they
             share.
         """
-        return SearchData(data.everyone, data.members, data.shared_search)
+        return SearchData(data.all_records, data.class_records, data.shared_search)
 
-    def prepare(self, data: Any) -> ClassData:
+    def load_data(self, data: Any) -> ClassData:
         """Return the data unchanged, after checking the numbers of records.
 
         Parameters
@@ -605,7 +605,7 @@ class SearchedClassMean(SearchedMean):
             If the data are something else, or have other numbers of records.
         """
         if isinstance(data, ClassData):
-            if data.everyone.n == self.n and data.members.n == self.size:
+            if data.all_records.n == self.n and data.class_records.n == self.size:
                 return data
         raise ParameterError(
             f"the data must be {self.size} records of one class among {self.n} of all "
@@ -863,7 +863,7 @@ class SearchedGeodesic(BallSearchStatistic):
             responses = responses[first_of_person]
         return SearchData(self.collect_records(responses), data)
 
-    def prepare(self, data: Any) -> Any:
+    def load_data(self, data: Any) -> Any:
         """Return the data unchanged, after checking their shapes.
 
         The final mechanism clips them.
@@ -883,5 +883,5 @@ class SearchedGeodesic(BallSearchStatistic):
         ParameterError
             If a shape, a type, or the number of records or people is wrong.
         """
-        self.with_ball(self.outer_ball).prepare(data)
+        self.with_ball(self.outer_ball).load_data(data)
         return data

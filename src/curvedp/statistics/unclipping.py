@@ -75,7 +75,7 @@ def unclipped_variance(
         shape = _LARGEST_SHAPE
     else:
         shape = exp(float(scipy.optimize.brentq(excess, *ends, xtol=1e-9)))
-    # The ratio of the two means keeps a variance of 0 at 0 where the law's ends are met.
+    # The ratio of the two means keeps a variance of 0 at 0 at the ends of the range.
     x = scaled_radius(shape)
     law_mean = shape / x
     law_cut_mean = law_mean * float(gammainc(shape + 1, x)) + share_outside

@@ -43,7 +43,7 @@ from curvedp.releasing import parse_column
 from curvedp.studio.outcome import Outcome
 from curvedp.studio.rehearsal import Prediction
 from curvedp.studio.study import Study, keyword_source, ledger_source
-from curvedp.studio.wording import describe
+from curvedp.studio.wording import error_text
 
 # The defaults of `compare_groups`.
 _LEVEL = 0.05
@@ -180,17 +180,17 @@ class ComparisonStudy(Study):
                 f"is missing: {self.offer.column.description}", parameter="labels"
             )
         modified = tuple(path.stat().st_mtime_ns for path in paths)
-        reading = json.dumps(self._group_reading())
-        groups = _read_groups_once(self.manifold, reading, paths, modified)
+        reading_options = json.dumps(self._reading_options_of_groups())
+        groups = _read_groups_once(self.manifold, reading_options, paths, modified)
         is_paired = self.offer.is_paired
         check_number_of_groups(self.offer.title, len(groups), needs_two=is_paired)
         if is_paired:
             check_same_persons(*groups)
         return groups
 
-    def _group_reading(self) -> dict[str, Any]:
+    def _reading_options_of_groups(self) -> dict[str, Any]:
         """Return how the groups are read, as arguments of `comparing.read_groups`."""
-        arguments = self.reading()
+        arguments = self.reading_options()
         if self.column:
             arguments["labels"] = parse_column(self.column)
         if self.groups:
@@ -347,7 +347,7 @@ class ComparisonStudy(Study):
                 lambda shift: test_plan.power(shift, spread, second, level), spread
             )
         except CurvedpError as error:
-            return None, f"the power of the test is not simulated: {describe(error)}"
+            return None, f"the power of the test is not simulated: {error_text(error)}"
         assumed = f"simulated with a spread of {spread:.3g} in a ball of {radius:.3g}"
         if max(sizes) > _MOST_SIMULATED:
             assumed += f", and with {_MOST_SIMULATED} records a group: more find more"
@@ -472,7 +472,7 @@ class ComparisonStudy(Study):
         return _SCRIPT.format(
             files=[data, *further_data],
             manifold=self.manifold,
-            reading=keyword_source(self._group_reading()),
+            reading_options=keyword_source(self._reading_options_of_groups()),
             guarantee=self.guarantee,
             ledger_arguments=ledger_source(ledger, ledger_key),
             is_paired=self.offer.is_paired,
@@ -500,7 +500,7 @@ from curvedp.geometry import parse_manifold
 
 files = {files!r}
 manifold = parse_manifold({manifold!r})
-groups = read_groups(files, manifold{reading})
+groups = read_groups(files, manifold{reading_options})
 names = [group.name for group in groups]
 
 # %% NOT private: for those who may see the records
@@ -535,7 +535,10 @@ Path("report.html").write_text(page, encoding="utf-8")
 
 @lru_cache(maxsize=1)
 def _read_groups_once(
-    manifold: str, reading: str, files: tuple[Path, ...], modified: tuple[int, ...]
+    manifold: str,
+    reading_options: str,
+    files: tuple[Path, ...],
+    modified: tuple[int, ...],
 ) -> list[Group]:
     """Read the groups of a comparison, once and not at every move of a slider.
 
@@ -543,14 +546,14 @@ def _read_groups_once(
     ----------
     manifold : str
         The name of the space.
-    reading : str
+    reading_options : str
         How the files are read, as JSON, which can be the key of a cache.
     files : tuple of Path
         The files.
     modified : tuple of int
         When each was modified; a file that changed is read again.
     """
-    return read_groups(files, parse_manifold(manifold), **json.loads(reading))
+    return read_groups(files, parse_manifold(manifold), **json.loads(reading_options))
 
 
 def _region_or_reason(study: Plan) -> tuple[float | None, str]:
@@ -571,7 +574,7 @@ def _region_or_reason(study: Plan) -> tuple[float | None, str]:
     try:
         return study.region(), ""
     except CurvedpError as error:
-        return None, describe(error)
+        return None, error_text(error)
 
 
 def _smallest_detectable_shift(

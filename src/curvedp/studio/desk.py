@@ -34,6 +34,9 @@ from curvedp.verification import sign_file
 # Smaller numbers, such as most δ, are shown with all their digits.
 _SMALLEST_WITH_DECIMALS = 0.01
 
+# File systems allow 255 bytes; 150 characters leave room for an ending.
+_LONGEST_FILE_NAME = 150
+
 # A release that exceeds the budget by less than this factor may do so by rounding.
 _SLIGHTLY_MORE = 1 + 1e-12
 
@@ -377,7 +380,7 @@ class Desk:
         """
         study, data = self._parse_study(sent_study)
         checked = study.check(data)
-        return {"facts": checked.shown, "advice": checked.advice}
+        return {"facts": checked.fact_texts, "advice": checked.advice}
 
     def plan(self, request: Any) -> dict[str, Any]:
         """Predict the release of a study, for the page to show.
@@ -421,7 +424,7 @@ class Desk:
                 size_picture(prediction.ball, prediction.error, prediction.region),
                 attack_picture(guarantee),
             ],
-            "key": None if ledger is None else study.key_at(data, ledger.head),
+            "key": None if ledger is None else study.request_key(data, ledger.head),
             "exceeds": ledger is not None and surely_exceeds(guarantee, ledger),
         }
 
@@ -472,7 +475,7 @@ class Desk:
             raise ParameterError(
                 "there is no ledger yet: start one with the budget of this data set"
             )
-        if key != study.key_at(data, ledger.head):
+        if key != study.request_key(data, ledger.head):
             raise ParameterError(
                 "something was released or chosen since this was shown: look again; "
                 "nothing was spent"
@@ -684,8 +687,11 @@ class Desk:
         """
         file_name = Path(name).name
         is_folder = file_name in ("", ".", "..")
-        # File systems allow 255 bytes; 150 characters leave room for an ending.
-        if is_folder or not file_name.isprintable() or len(file_name) > 150:
+        if (
+            is_folder
+            or not file_name.isprintable()
+            or len(file_name) > _LONGEST_FILE_NAME
+        ):
             raise ParameterError(
                 "the file's name is empty, too long or has characters that are not "
                 "printed: rename it"

@@ -137,11 +137,11 @@ class PlaceReports:
             )
         # A file that was modified is another one, and its reports are drawn anew.
         modified = data.stat().st_mtime_ns
-        parameters = [mechanism.parameters(), study.reading(), str(data)]
+        parameters = [mechanism.parameters(), study.reading_options(), str(data)]
         request_key = json.dumps([parameters, modified], default=str)
         if request_key in self._drawn:
             return self._drawn[request_key]
-        points = read_records(data, mechanism.space.manifold, **study.reading())
+        points = read_records(data, mechanism.space.manifold, **study.reading_options())
 
         # Write to the first folder that does not exist yet.
         number = 1

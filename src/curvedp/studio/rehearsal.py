@@ -30,7 +30,7 @@ from curvedp.release.rebuild import mechanism_of
 from curvedp.release.warnings import estimator_warnings
 from curvedp.releasing import OFFERS, Offer, PlannedError, Rehearsal
 from curvedp.statistics.searched_ball import SearchedMean
-from curvedp.studio.wording import describe
+from curvedp.studio.wording import error_text
 
 # How often a statistic is released from simulated records.
 _REPETITIONS = 4
@@ -157,12 +157,14 @@ def predict_release(
     repetitions = _REPETITIONS if mechanism == "auto" else 1
     try:
         weaker_guarantee = _weakened_guarantee(guarantee, n / n_simulated)
-        return _rehearse(
+        return _predict_by_simulation(
             offer, offer.prediction, options, weaker_guarantee, n_simulated, repetitions
         )
     except UnattainableGuarantee:
         # The message must name the guarantee that the user chose.
-        return _rehearse(offer, offer.prediction, options, guarantee, n_simulated, 1)
+        return _predict_by_simulation(
+            offer, offer.prediction, options, guarantee, n_simulated, 1
+        )
 
 
 def _predict_by_plan(
@@ -213,7 +215,7 @@ def _predict_by_plan(
     try:
         region = study.region()
     except CurvedpError as error:
-        why_no_region = describe(error)
+        why_no_region = error_text(error)
 
     # The page compares the error with a length, which it names.
     notes = [
@@ -295,7 +297,7 @@ def _predict_classifier(
     )
 
 
-def _rehearse(
+def _predict_by_simulation(
     offer: Offer,
     rehearsal: Rehearsal,
     options: Mapping[str, Any],
@@ -488,7 +490,7 @@ def _region_radius(fitted_estimator: Any) -> tuple[float | None, str]:
     try:
         return float(fitted_estimator.confidence_region(0.95).radius), ""
     except ParameterError as refusal:
-        return None, describe(refusal)
+        return None, error_text(refusal)
 
 
 def _simulate_records(

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from curvedp.errors import CurvedpError, ParameterError
 from curvedp.studio.access import Guard, LinkFile
 from curvedp.studio.places import expect_reports
-from curvedp.studio.wording import describe
+from curvedp.studio.wording import error_text
 
 if TYPE_CHECKING:
     from curvedp.studio.desk import Desk
@@ -201,7 +201,7 @@ async def _answer(
         desk = await run_in_threadpool(open_desk)
         return JSONResponse(await run_in_threadpool(answer, desk, page_values))
     except (CurvedpError, OSError) as error:
-        return _error_response(describe(error))
+        return _error_response(error_text(error))
     except (ValueError, KeyError, TypeError, RecursionError):
         return _error_response(
             "the page sent something that it should not have: load it again"
@@ -234,7 +234,7 @@ async def _upload(open_desk: Callable[[], "Desk"], request: Request) -> Response
             desk.add_file(target, is_further=is_further)
             return JSONResponse(desk.state())
     except (CurvedpError, OSError) as error:
-        return _error_response(describe(error))
+        return _error_response(error_text(error))
     return _error_response(
         f"{target.name} has more than {desk.max_upload_bytes // 2**20} MB: start "
         f"`curvedp studio {target.name}`, which reads it where it lies",

@@ -265,7 +265,7 @@ class Study:
         point: list[Any] = parse_point_text(text, self.space, self.form).tolist()
         return point
 
-    def reading(self) -> dict[str, Any]:
+    def reading_options(self) -> dict[str, Any]:
         """Return how the file is read, as arguments of `read_records`.
 
         Arguments that have their default are left out.
@@ -296,7 +296,7 @@ class Study:
                 arguments["other_columns"] = [parse_column(name) for name in others]
         return {name: value for name, value in arguments.items() if value is not None}
 
-    def _column_reading(self, column_name: str) -> dict[str, Any]:
+    def _reading_options_of_column(self, column_name: str) -> dict[str, Any]:
         """Return how a column beside the records is read, for `read_column`.
 
         Parameters
@@ -307,13 +307,17 @@ class Study:
         Returns
         -------
         dict
-            Some of the arguments that `reading` returns.
+            Some of the arguments that `reading_options` returns.
         """
         names = ["header", "sep", "skip", "encoding"]
         column = self.offer.column
         if column is not None and column.name == column_name and column.holds_numbers:
             names.append("decimal")
-        return {name: value for name, value in self.reading().items() if name in names}
+        return {
+            name: value
+            for name, value in self.reading_options().items()
+            if name in names
+        }
 
     def _chosen_columns(self) -> dict[str, str]:
         """Return the columns beside the records as they were typed, by their purpose.
@@ -371,14 +375,16 @@ class Study:
         modified = data.stat().st_mtime_ns
         columns = {}
         for name, typed_column in self._chosen_columns().items():
-            reading = json.dumps(self._column_reading(name))
-            columns[name] = _read_column_once(reading, typed_column, data, modified)
-        reading = json.dumps(self.reading())
-        records = _read_records_once(self.manifold, reading, data, modified)
+            reading_options = json.dumps(self._reading_options_of_column(name))
+            columns[name] = _read_column_once(
+                reading_options, typed_column, data, modified
+            )
+        reading_options = json.dumps(self.reading_options())
+        records = _read_records_once(self.manifold, reading_options, data, modified)
         return {"records": records, **columns}
 
     def sizes(self, data: Path) -> list[int]:
-        """Count the records, or the people if they are the unit; of each class if any.
+        """Count the records of each class, or the people if they are the unit.
 
         Parameters
         ----------
@@ -443,7 +449,7 @@ class Study:
         )
         first_records = np.asarray(files[0]["records"])
         on_decimals = advise_on_decimal_sign(
-            data, self.space, first_records, self.reading()
+            data, self.space, first_records, self.reading_options()
         )
         return replace(checked, advice=[*on_decimals, *checked.advice])
 
@@ -502,8 +508,8 @@ class Study:
         for name, typed_column in self._chosen_columns().items():
             source = "None"
             if typed_column:
-                reading = keyword_source(self._column_reading(name))
-                source = f"read_column(data, {parse_column(typed_column)!r}{reading})"
+                reading_options = keyword_source(self._reading_options_of_column(name))
+                source = f"read_column(data, {parse_column(typed_column)!r}{reading_options})"
             lines.append(f"{name} = {source}")
         return "\n".join(lines)
 
@@ -552,7 +558,7 @@ class Study:
                 ledger_arguments=ledger_source(ledger, ledger_key),
                 label=label,
                 manifold=self.manifold,
-                reading=keyword_source(self.reading()),
+                reading_options=keyword_source(self.reading_options()),
                 columns=self._column_source(),
                 guarantee_class=type(self.guarantee).__name__,
                 module=module,
@@ -563,8 +569,8 @@ class Study:
             + further_lines
         )
 
-    def key_at(self, data: Path, head: str) -> str:
-        """Return the request key of this release, which tells it from every other one.
+    def request_key(self, data: Path, last_entry_hash: str) -> str:
+        """Return a text that identifies this release, to recognize repeated requests.
 
         Two requests with one key, such as two clicks, are one release and are paid once.
         Every release appends to the ledger, and so changes the key of the next.
@@ -573,7 +579,7 @@ class Study:
         ----------
         data : path
             The file with the records. The key changes if any file is modified.
-        head : str
+        last_entry_hash : str
             The hash of the ledger's last entry before the release.
 
         Returns
@@ -581,8 +587,9 @@ class Study:
         str
             A text that differs whenever anything about the release does.
         """
+        # The times of modification stand for the contents of the files.
         modified = [path.stat().st_mtime_ns for path in (data, *self.further_files)]
-        release_facts = [asdict(self), str(data), modified, head]
+        release_facts = [asdict(self), str(data), modified, last_entry_hash]
         return json.dumps(release_facts, default=str, sort_keys=True)
 
 
@@ -667,7 +674,7 @@ from {module} import {estimator}
 
 data = {data!r}
 manifold = parse_manifold({manifold!r})
-records = read_records(data, manifold{reading})
+records = read_records(data, manifold{reading_options})
 {columns}
 
 # %% NOT private: for those who may see the records
@@ -745,14 +752,16 @@ def keyword_source(arguments: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=2)
-def _read_records_once(manifold: str, reading: str, data: Path, modified: int) -> Any:
+def _read_records_once(
+    manifold: str, reading_options: str, data: Path, modified: int
+) -> Any:
     """Read the records of a file, once and not at every move of a slider.
 
     Parameters
     ----------
     manifold : str
         The name of the space.
-    reading : str
+    reading_options : str
         The arguments of `read_records` as JSON, which can be the key of a cache.
     data : path
         The file.
@@ -764,16 +773,18 @@ def _read_records_once(manifold: str, reading: str, data: Path, modified: int) -
     array or Records
         The records, shared by all callers with the same arguments.
     """
-    return read_records(data, parse_manifold(manifold), **json.loads(reading))
+    return read_records(data, parse_manifold(manifold), **json.loads(reading_options))
 
 
 @lru_cache(maxsize=4)
-def _read_column_once(reading: str, column: str, data: Path, modified: int) -> Any:
+def _read_column_once(
+    reading_options: str, column: str, data: Path, modified: int
+) -> Any:
     """Read a column beside the records, once; None if none was chosen.
 
     Parameters
     ----------
-    reading : str
+    reading_options : str
         The arguments of `read_column` as JSON, which can be the key of a cache.
     column : str
         The column as it was typed: its name, or its place from 0; or an empty text.
@@ -789,4 +800,4 @@ def _read_column_once(reading: str, column: str, data: Path, modified: int) -> A
     """
     if not column:
         return None
-    return read_column(data, parse_column(column), **json.loads(reading))
+    return read_column(data, parse_column(column), **json.loads(reading_options))

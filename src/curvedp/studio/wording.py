@@ -39,7 +39,7 @@ def page_names() -> dict[str, str]:
     return {name: f"“{label}”" for name, label in names.items()}
 
 
-def describe(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the message of an error on one line, with parameters named as on the page.
 
     Parameters

@@ -145,7 +145,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         assign(self, profile=_check_profile("profile", profile))
         super().__init__(manifold, sensitivity, sigma, statistic=statistic)
         _check_exact_sampler(self.manifold)
-        # A law that does not exist is refused here, not at the first release.
+        # Noise that does not exist is refused here, not at the first release.
         law = RiemannianGaussian(self.manifold, self.sigma)
         if self.profile == "flat-bound" and law.flat_bound(1.0) is None:
             raise ParameterError(
@@ -156,7 +156,7 @@ class GaussianMechanism(IsotropicMechanism, SometimesExcluded):
         check_drawable_scale(self.manifold, self.sigma)
 
     @property
-    def scale(self) -> float:  # type: ignore[override]  # a field of other laws
+    def scale(self) -> float:  # type: ignore[override]  # a field of other mechanisms
         """The noise scale σ, under the name that all noise distributions share."""
         return self.sigma
 

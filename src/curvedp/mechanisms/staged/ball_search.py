@@ -240,7 +240,7 @@ class EmbeddedStart(NamedTuple):
     noise_length: float
 
 
-class Step(NamedTuple):
+class CenterStep(NamedTuple):
     """One noisy step of the center.
 
     Attributes
@@ -442,7 +442,7 @@ class PrivateBallMechanism(
             The records, as an estimator passes them: an array, `Records`, or both with
             class indices if the statistic has classes.
         """
-        return self.statistic.prepare(data)
+        return self.statistic.load_data(data)
 
     def queries(self, data: Records | None = None) -> Queries:
         """Return an object that computes counts and means of records, without noise.
@@ -828,7 +828,7 @@ class PrivateBallMechanism(
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         center = self._rescale_center(queries, budget, self.statistic.center)
         start = self._embedded_start(queries, budget, center)
-        radius = self._median_radius(
+        radius = self._first_radius(
             queries, budget, start.point, smallest=start.noise_length / 4
         )
         ball = Ball(start.point, radius)
@@ -900,7 +900,7 @@ class PrivateBallMechanism(
         center, radius = ball
         is_worthwhile = True
         while is_worthwhile and self._can_afford_step(budget):
-            center, log_length = self._step(queries, budget, center, radius)
+            center, log_length = self._take_center_step(queries, budget, center, radius)
             previous_radius = radius
             radius = self._enclosing_radius(queries, budget, center, radius)
 
@@ -991,7 +991,7 @@ class PrivateBallMechanism(
 
     # ---- radii ----
 
-    def _median_radius(
+    def _first_radius(
         self,
         queries: Queries,
         budget: StageBudget,
@@ -1083,7 +1083,7 @@ class PrivateBallMechanism(
         if enclosing_radius < start or not self._can_afford_step(budget):
             return enclosing_radius
 
-        median_radius = self._median_radius(queries, budget, center)
+        median_radius = self._first_radius(queries, budget, center)
         if self._is_pure:
             return median_radius
         start = _SEARCH_START[self.noise_kind] * median_radius
@@ -1150,7 +1150,7 @@ class PrivateBallMechanism(
 
     @property
     def _distances_concentrate(self) -> bool:
-        """Whether the space is a sphere of so many dimensions that distances are alike."""
+        """Whether the space is a sphere of so many dimensions that distances hardly differ."""
         return self.manifold.dim >= CONCENTRATION_DIM and is_spherical(self.manifold)
 
     @property
@@ -1364,9 +1364,9 @@ class PrivateBallMechanism(
             share = max(share, few_records_root**2)
         return float(min(_MAX_SHARE / n_embedded, share))
 
-    def _step(
+    def _take_center_step(
         self, queries: Queries, budget: StageBudget, center: np.ndarray, radius: float
-    ) -> Step:
+    ) -> CenterStep:
         """Take one noisy clipped gradient step from the center.
 
         The step is the noisy mean of the records' logarithms at the center, each
@@ -1386,7 +1386,7 @@ class PrivateBallMechanism(
 
         Returns
         -------
-        Step
+        CenterStep
             The new center, and the length of the noisy mean logarithm.
         """
         exact_mean = queries.mean_clipped_log(center, radius)
@@ -1403,7 +1403,7 @@ class PrivateBallMechanism(
         log_length = float(np.linalg.norm(step))
 
         if self._is_hyperbolic:
-            step = self._divide_by_hessian(queries, budget, center, radius, step)
+            step = self._divide_step_by_hessian(queries, budget, center, radius, step)
         step_length = float(np.linalg.norm(step))
         step = step * min(1.0, radius / max(step_length, radius))  # at most the radius
         point = point_or_fallback(
@@ -1411,9 +1411,9 @@ class PrivateBallMechanism(
             lambda: self.manifold.from_normal_coordinates(center, step),
             fallback=center,
         )
-        return Step(point, log_length)
+        return CenterStep(point, log_length)
 
-    def _divide_by_hessian(
+    def _divide_step_by_hessian(
         self,
         queries: Queries,
         budget: StageBudget,
@@ -1491,9 +1491,9 @@ class PrivateBallMechanism(
 
     def predict_error(self) -> float:
         """Predict the error for records as spread out as `plan` assumes by default."""
-        return self.rehearse(self.statistic.reference_spread).error
+        return self.simulate_releases(self.statistic.reference_spread).error
 
-    def rehearse(self, spread: float) -> SimulatedReleases:
+    def simulate_releases(self, spread: float) -> SimulatedReleases:
         """Simulate 3 to 32 releases of public records of a given spread. NOT private.
 
         Errors are predicted from them, before private records are read.

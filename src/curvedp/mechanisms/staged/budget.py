@@ -37,8 +37,8 @@ from curvedp.randomness import Source
 # Relative margin that covers the rounding when fractions of the budget are added up.
 _SHARE_ROUNDING = 1e-12
 
-ALL_THAT_IS_LEFT = 1.0
-"""The share of a last stage: `StageBudget.release` gives it all that is left."""
+REMAINING_BUDGET = 1.0
+"""The share of a last stage: `StageBudget.release` gives it the remaining budget."""
 
 
 class ReleasedCounts(NamedTuple):

@@ -53,7 +53,7 @@ MAX_RECORDS = 2**30
 # processor's cache; and more where each block ends with a large matrix of integers.
 _RECORDS_PER_BLOCK = 1 << 10
 _GRAM_BLOCK = 1 << 12
-# A device is slow in small pieces. Sums of this many terms are exact in doubles.
+# A device is slow in small pieces. Sums of this many sum_block are exact in doubles.
 _DEVICE_BLOCK = 1 << 17
 
 MAX_ROWS_PER_PERSON = 1 << 12
@@ -125,12 +125,12 @@ class ClusterQueries:
         """Keep the records for the sums of every stage; None makes each sum zero."""
         self._data = data
 
-    def sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
+    def sum(self, sum_block: Callable[..., Array], size: int) -> np.ndarray:
         """Return the sum over all records of a vector that is computed from each record.
 
         Parameters
         ----------
-        terms : function of (block of records, their weights or None)
+        sum_block : function of (block of records, their weights or None)
             Returns the sum over a block of records as int64, in units of 2^-32.
         size : int
             The number of entries of the vector.
@@ -140,8 +140,8 @@ class ClusterQueries:
         array of shape (size,)
             The sum, as floats.
         """
-        whole_sum = self._integer_sum(terms, size)
-        return np.asarray(whole_sum * 2.0**-_CONTRIBUTION_BITS)
+        integer_sum = self._integer_sum(sum_block, size)
+        return np.asarray(integer_sum * 2.0**-_CONTRIBUTION_BITS)
 
     def gram(self, chart: Chart) -> np.ndarray:
         """Return Σ yyᵀ over the vectors y of all records.
@@ -158,15 +158,15 @@ class ClusterQueries:
         """
         size = chart.size
         # An exact sum is stored as six matrices of integers (`gram_sums`).
-        whole_sum = self._integer_sum(partial(sum_grams, chart), 6 * size * size)
-        return gram_mean(whole_sum.reshape(6, size, size), 1, 1.0)
+        integer_sum = self._integer_sum(partial(sum_grams, chart), 6 * size * size)
+        return gram_mean(integer_sum.reshape(6, size, size), 1, 1.0)
 
-    def _integer_sum(self, terms: Callable[..., Array], size: int) -> np.ndarray:
+    def _integer_sum(self, sum_block: Callable[..., Array], size: int) -> np.ndarray:
         """Return a sum of integers over all records, or zeros if there are no records.
 
         Parameters
         ----------
-        terms : function of (block of records, their weights or None)
+        sum_block : function of (block of records, their weights or None)
             Returns the sum over a block of records as int64.
         size : int
             The number of entries of the sum.
@@ -175,7 +175,7 @@ class ClusterQueries:
             return np.zeros(size, dtype=np.int64)
         records, weights = self._data
         arrays_beside_records = () if weights is None else (weights,)
-        return records.sums_in_place(terms, *arrays_beside_records)
+        return records.sums_in_place(sum_block, *arrays_beside_records)
 
     def project(self, space: "ProjectedChart") -> "ProjectedQueries":
         """Return queries about the projected vectors of the records.
@@ -333,7 +333,7 @@ def _blockwise(
     The contributions of records are multiples of 2^-32, so that sums are exact and do
     not depend on the order of records. A block is divided into pieces of 2^10 records
     on the host or 2^17 on a device. The sum over a piece is exact in doubles, because
-    it has at most 2^17 terms of at most 2^33 units. The sums of pieces are added as
+    it has at most 2^17 sum_block of at most 2^33 units. The sums of pieces are added as
     64-bit integers.
 
     Parameters
@@ -441,14 +441,14 @@ def sum_grams(chart: Chart, block: Any, weights: Any = None) -> Array:
     weights : array, optional
         How much each record counts; 1 by default.
     """
-    whole_sum: Any = 0
+    integer_sum: Any = 0
     for part in _slices_of_block(block, _GRAM_BLOCK):
         vectors = chart.vectors(block[part, ...])
         if weights is not None:
             roots = np.sqrt(np.asarray(weights)[part])[:, None]
             vectors = vectors * like(vectors, roots)
-        whole_sum = whole_sum + gram_sums(vectors, 1.0)
-    return namespace(whole_sum).reshape(whole_sum, (-1,))
+        integer_sum = integer_sum + gram_sums(vectors, 1.0)
+    return namespace(integer_sum).reshape(integer_sum, (-1,))
 
 
 def _bin_indices(lengths: Array, edges: np.ndarray) -> Array:

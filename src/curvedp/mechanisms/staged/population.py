@@ -3,7 +3,7 @@ drawn. A *row* is a record as a vector: its clipped logarithm at a released base
 maybe with a predictor. A *component* holds the rows of one class and cluster. A *block*
 is a part of the records, read at once.
 
-All three begin alike: a noisy step from the public center to a base point, a private
+All three begin in the same way: a noisy step from the public center to a base point, a private
 length to which logarithms are clipped there, and noisy counts, means and second moments
 of the resulting rows. `WrappedGaussian` ends there, `GaussianMixture` divides the rows
 into private clusters first, and `CellTreeMechanism` goes on with noisy counts in cells
@@ -30,7 +30,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.geometry import Euclidean
 from curvedp.geometry.frechet_mean.public_ball import PublicBall, clip_records
 from curvedp.mechanisms.staged.budget import (
-    ALL_THAT_IS_LEFT,
+    REMAINING_BUDGET,
     StageBudget,
     StagedMechanism,
     StagedResult,
@@ -70,7 +70,7 @@ _MOMENT_SHARE_OF_TREE = 0.4
 _OVERALL_SHARE_OF_MIXTURE = 0.1
 _STEP_SHARE_OF_MIXTURE = 0.06
 _STEPS_OF_MIXTURE = 4
-# Clusters start where those of so many rows of the released normal law are.
+# Clusters start at those of this many rows of the released normal distribution.
 _ROWS_FOR_STARTS = 512
 
 # The search for the clipping length, down to 1.25^-31 = 1/1000 of the largest.
@@ -218,7 +218,7 @@ class PopulationMechanism(
         """
         budget = StageBudget(self.scale, add_noise, self.noise_kind)
         chart = self._find_chart(queries, budget)
-        return StagedResult(self._learn(queries, budget, chart), budget)
+        return StagedResult(self._release_model(queries, budget, chart), budget)
 
     def _find_chart(self, queries: PopulationQueries, budget: StageBudget) -> RowChart:
         """Release a base point and a clipping length: the map from records to rows.
@@ -242,7 +242,7 @@ class PopulationMechanism(
         return RowChart(self.statistic.manifold, base, radius, has_predictor)
 
     @abstractmethod
-    def _learn(
+    def _release_model(
         self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
     ) -> ReleasedPopulation:
         """Release the model of the rows, and spend the rest of `budget`.
@@ -585,10 +585,10 @@ class WrappedGaussian(PopulationMechanism):
         "wrapped-gaussian", option="wrapped-gaussian", reads="records", is_staged=True
     )
 
-    def _learn(
+    def _release_model(
         self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
     ) -> ReleasedPopulation:
-        """Release the moments of each class with all that is left.
+        """Release the moments of each class with the remaining budget.
 
         Parameters
         ----------
@@ -608,7 +608,7 @@ class WrappedGaussian(PopulationMechanism):
         one_center = np.zeros((1, self.statistic.row_size))
         assignment = Assignment(one_center, self.statistic.classes)
         moments = self._release_moments(
-            queries, budget, chart, assignment, ALL_THAT_IS_LEFT
+            queries, budget, chart, assignment, REMAINING_BUDGET
         )
         return population_without_cells(self.statistic, chart, moments)
 
@@ -672,10 +672,10 @@ class GaussianMixture(PopulationMechanism):
         per_class = self.statistic.n / self.statistic.classes
         return int(np.clip(per_class / self.scale / 60, 2, 8))
 
-    def _learn(
+    def _release_model(
         self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
     ) -> ReleasedPopulation:
-        """Release the clusters, and then the moments of each with all that is left.
+        """Release the clusters, and then their moments with the remaining budget.
 
         Clusters start where those of a released normal distribution are. Each of a few
         steps moves the centers to the noisy means of their rows.
@@ -715,7 +715,7 @@ class GaussianMixture(PopulationMechanism):
             centers = move_centers(centers, noisy, std, chart.longest_row)
         assignment = Assignment(centers, self.statistic.classes)
         moments = self._release_moments(
-            queries, budget, chart, assignment, ALL_THAT_IS_LEFT
+            queries, budget, chart, assignment, REMAINING_BUDGET
         )
         return population_without_cells(self.statistic, chart, moments)
 
@@ -783,9 +783,9 @@ def _means_of_nearest_rows(rows: np.ndarray, centers: np.ndarray) -> np.ndarray:
     nearest_center = Assignment(centers, 1).clusters(rows)
     moved = centers.copy()
     for index in range(len(centers)):
-        members = rows[nearest_center == index]
-        if len(members):
-            moved[index] = members.mean(axis=0)
+        rows_of_center = rows[nearest_center == index]
+        if len(rows_of_center):
+            moved[index] = rows_of_center.mean(axis=0)
     return moved
 
 
@@ -939,7 +939,7 @@ class CellTreeMechanism(PopulationMechanism):
             return 2 * sqrt(2) * self.scale / share
         return sqrt(2) * self.scale / sqrt(share)
 
-    def _learn(
+    def _release_model(
         self, queries: PopulationQueries, budget: StageBudget, chart: RowChart
     ) -> ReleasedPopulation:
         """Release the moments of each class, and then counts level by level.

@@ -69,7 +69,7 @@ class PopulationQueries:
         self._statistic = statistic
         self._data = data
         self._n = statistic.n
-        # Arrays beside the records: their classes, predictors and weights, if any.
+        # Arrays beside the records: their classes, predictors and weights, if there are any.
         self._columns: tuple[Any, ...] = ()
         self._has_columns: tuple[bool, ...] = (False, False, False)
         # The number of records or persons that are present.
@@ -348,7 +348,7 @@ class Assignment(NamedTuple):
         return np.asarray(np.argmin(squared_distances, axis=1))
 
     def components(self, rows: np.ndarray, class_index: np.ndarray) -> np.ndarray:
-        """Return the component of each row: the number of its class and cluster.
+        """Return the component of each row: an index of its class and its cluster.
 
         Parameters
         ----------

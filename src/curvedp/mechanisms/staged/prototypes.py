@@ -17,7 +17,7 @@ from curvedp.core.statistic import Ball, Statistic
 from curvedp.errors import ParameterError
 from curvedp.mechanisms.noisy_sum import ADD_REMOVE
 from curvedp.mechanisms.staged.budget import (
-    ALL_THAT_IS_LEFT,
+    REMAINING_BUDGET,
     StageBudget,
     StagedMechanism,
     StagedResult,
@@ -49,7 +49,7 @@ _COUNT_ROOT_SHARE = 10.0
 
 # 63 public radii, from half of the sphere's circumference down to 4e-5 of it.
 _RADIUS_SEARCH = BinarySearch(queries=6, ratio=1.2)
-# In many dimensions distances are all alike, and noise is in proportion to the radius,
+# In many dimensions all distances are about equal, and noise is in proportion to the radius,
 # while a clipped logarithm still has its direction: logarithms are clipped to this
 # fraction of their median length. In fewer dimensions a tenth of them are clipped.
 _FRACTION_OF_MEDIAN = 0.8
@@ -501,7 +501,7 @@ class PrototypeMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
 
         exact_sums = queries.class_sums(ball)
         noisy_sums, noise_std = budget.release(
-            "sums", ALL_THAT_IS_LEFT, exact_sums.sensitivity, exact_sums.values
+            "sums", REMAINING_BUDGET, exact_sums.sensitivity, exact_sums.values
         )
         # A row has the sum of a class's logarithms, then its weighted count.
         rows = noisy_sums.reshape(self.statistic.classes, -1)

@@ -375,7 +375,7 @@ def best_radius_shares(
     window = int(_CANDIDATES_PER_SHELL * log(MAX_MEDIAN_RATIO) / log(shells.ratio))
 
     shares = np.empty(len(misfits))
-    # Histograms with the same likeliest median use the same laws.
+    # Histograms with the same likeliest median use the same distributions.
     for median in np.unique(likeliest_medians):
         has_median = likeliest_medians == median
         medians = slice(max(median - window, 0), median + window + 1)

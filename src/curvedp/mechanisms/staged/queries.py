@@ -32,9 +32,9 @@ from curvedp.geometry.spaces.product import split_into_factors
 from curvedp.mechanisms.staged.scale_search import (
     WEIGHT_RESOLUTION,
     Bins,
+    histogram_along_axis,
+    scale_histogram_of_factor,
     scaling_direction,
-    sum_edge_weights_of_factor,
-    sum_edge_weights_of_logs,
 )
 from curvedp.numerics.fixed_point import FixedPoint
 from curvedp.records.base import Records, open_records
@@ -123,10 +123,10 @@ class Queries:
         if len(self._manifold.factors) == 1:
             # The logarithms at the center are cached: the next query may need them.
             axis = scaling_direction(self._manifold, center)
-            count_block: Any = partial(sum_edge_weights_of_logs, axis, bins)
+            count_block: Any = partial(histogram_along_axis, axis, bins)
             return self._count(count_block, n_edges, center) / WEIGHT_RESOLUTION
 
-        count_block = partial(sum_edge_weights_of_factor, center, factor_index, bins)
+        count_block = partial(scale_histogram_of_factor, center, factor_index, bins)
         return self._count(count_block, n_edges) / WEIGHT_RESOLUTION
 
     def mean_embedding(self, factor_index: int) -> Answer:

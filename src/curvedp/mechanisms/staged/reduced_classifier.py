@@ -27,7 +27,7 @@ from curvedp.core.statistic import Statistic
 from curvedp.geometry.manifold import Manifold
 from curvedp.geometry.spaces.spd_common import pack, unpack
 from curvedp.mechanisms.staged.budget import (
-    ALL_THAT_IS_LEFT,
+    REMAINING_BUDGET,
     StageBudget,
     StagedMechanism,
     StagedResult,
@@ -273,7 +273,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         radius = self._largest_length(
             queries, budget, feature_length, self.statistic.radius, _RADIUS_SHARE
         )
-        learned = self._learn(budget, queries, reduction, radius)
+        learned = self._learn_classifier(budget, queries, reduction, radius)
         classifier = LinearClassifier(reduction, radius, learned.weights, learned.bias)
         return StagedResult(classifier, budget)
 
@@ -371,7 +371,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         )
 
     @abstractmethod
-    def _learn(
+    def _learn_classifier(
         self,
         budget: StageBudget,
         queries: ClassifierQueries,
@@ -383,7 +383,7 @@ class ReducedMechanism(StagedMechanism, PredictsError, NeedsManyRecords):
         Parameters
         ----------
         budget : StageBudget
-            The budget; all that is left of it is spent.
+            The budget, of which the remaining part is spent.
         queries : ClassifierQueries
             Computes counts and means of the private records, before noise is added.
         reduction : Reduction
@@ -475,7 +475,7 @@ class ReducedMeans(ReducedMechanism):
         "reduced-means", reads="array", is_staged=True
     )
 
-    def _learn(
+    def _learn_classifier(
         self,
         budget: StageBudget,
         queries: ClassifierQueries,
@@ -487,7 +487,7 @@ class ReducedMeans(ReducedMechanism):
         Parameters
         ----------
         budget : StageBudget
-            The budget; all that is left of it is spent.
+            The budget, of which the remaining part is spent.
         queries : ClassifierQueries
             Computes counts and means of the private records, before noise is added.
         reduction : Reduction
@@ -524,7 +524,7 @@ class ReducedMeans(ReducedMechanism):
         exact_sums = queries.mean(features_by_class, radius, n_classes * n_features)
         sums, noise_std = budget.release(
             "sums",
-            ALL_THAT_IS_LEFT,
+            REMAINING_BUDGET,
             exact_sums.sensitivity / unit,
             exact_sums.values / unit,
         )
@@ -581,7 +581,7 @@ class ReducedSoftmax(ReducedMechanism):
         "reduced-softmax", reads="array", is_staged=True
     )
 
-    def _learn(
+    def _learn_classifier(
         self,
         budget: StageBudget,
         queries: ClassifierQueries,
@@ -596,7 +596,7 @@ class ReducedSoftmax(ReducedMechanism):
         Parameters
         ----------
         budget : StageBudget
-            The budget; all that is left of it is spent.
+            The budget, of which the remaining part is spent.
         queries : ClassifierQueries
             Computes counts and means of the private records, before noise is added.
         reduction : Reduction

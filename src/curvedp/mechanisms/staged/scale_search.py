@@ -17,7 +17,7 @@ from curvedp.geometry.spaces.product import join_factors, split_into_factors
 from curvedp.statistics.tangent_vectors import logs_at
 
 if TYPE_CHECKING:
-    # It imports the laws, which a process of a federated site must not.
+    # It imports `curvedp.laws`, which a process of a federated site must not.
     from curvedp.mechanisms.vector import NoiseKind
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "Bins",
     "edge_weights_of_factor",
     "half_bin_count",
+    "histogram_along_axis",
     "likeliest_position",
     "point_or_fallback",
     "rescale_factor",
+    "scale_histogram_of_factor",
     "scaling_direction",
-    "sum_edge_weights_of_factor",
-    "sum_edge_weights_of_logs",
 ]
 
 # The weights of a record at the edges of its bin are whole multiples of 2^-20. They are
@@ -324,7 +324,7 @@ def rescale_factor(
     )
 
 
-def sum_edge_weights_of_factor(
+def scale_histogram_of_factor(
     center: np.ndarray,
     factor_index: int,
     bins: Bins,
@@ -356,12 +356,10 @@ def sum_edge_weights_of_factor(
     lower_edges, weights = edge_weights_of_factor(
         manifold, center, factor_index, bins, points
     )
-    return _sum_edge_weights(bins, lower_edges, weights)
+    return _histogram_of_weights(bins, lower_edges, weights)
 
 
-def sum_edge_weights_of_logs(
-    axis: np.ndarray, bins: Bins, logs: np.ndarray
-) -> np.ndarray:
+def histogram_along_axis(axis: np.ndarray, bins: Bins, logs: np.ndarray) -> np.ndarray:
     """Return a histogram of the components of vectors along an axis.
 
     If the axis points to the multiples of a matrix, the components are log scales.
@@ -381,10 +379,10 @@ def sum_edge_weights_of_logs(
         The sum of the vectors' weights at each edge, in units of 2^-20.
     """
     lower_edges, weights = _edge_weights(axis, bins, logs)
-    return _sum_edge_weights(bins, lower_edges, weights)
+    return _histogram_of_weights(bins, lower_edges, weights)
 
 
-def _sum_edge_weights(
+def _histogram_of_weights(
     bins: Bins, lower_edges: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
     """Sum up the weights of all records at each edge of the bins.

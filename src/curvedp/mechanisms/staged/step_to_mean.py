@@ -235,7 +235,9 @@ def releases_in_public_ball(
     if _may_gain_from_step(statistic.manifold):
         two_step = two_step_mechanism(statistic, guarantee)
         spread = _SPREAD_PER_RADIUS * statistic.radius
-        candidates[TWO_STEP] = MomentRelease(two_step, two_step.rehearse(spread).error)
+        candidates[TWO_STEP] = MomentRelease(
+            two_step, two_step.simulate_releases(spread).error
+        )
     return dict(sorted(candidates.items(), key=lambda item: item[1].angle))
 
 
