@@ -225,7 +225,8 @@ def rsgd_guarantee(
     Guarantee
         A composition of T Gaussian mechanisms on random batches.
     """
-    noise_multiplier = noise * batch_size / clip
+    # Less noise than there is gives an upper bound on δ, in spite of rounding.
+    noise_multiplier = round_down(noise * batch_size / clip, NINE_ROUNDINGS)
     sampling_rate = batch_size / n
     return subsampled_gaussian(
         noise_multiplier, sampling_rate, steps, sampling=sampling
@@ -280,7 +281,8 @@ def rsgd_noise(
     multiplier = subsampled_noise_multiplier(
         guarantee, batch_size / n, steps, sampling=sampling
     )
-    return multiplier * clip / batch_size
+    # Raised by more than what `rsgd_guarantee` takes off again.
+    return round_up(multiplier * clip / batch_size, NINETY_ROUNDINGS)
 
 
 # ---- variance reduction
