@@ -287,8 +287,8 @@ class PrivacyCurve:
     def delta_upper_bound(self, eps: Array) -> Array:
         """Return δ(ε), or an upper bound on it that is cheaper to compute.
 
-        Used to compose several guarantees, at many ε at once. If δ(ε) is not the same
-        for removing and for adding a record, it is the one for removing.
+        Compositions of several guarantees evaluate it at many ε at once. If δ(ε) is not
+        the same for removing and for adding a record, it is the one for removing.
 
         Parameters
         ----------

@@ -418,12 +418,15 @@ def _is_tight(ball: arb) -> bool:
 
 
 def _circle_laplace_delta(s: arb, D: arb, eps: arb) -> arb:
-    """Return δ(ε) of Laplace noise on the circle of circumference 2π.
+    """Return δ(ε) of Laplace noise on the circle of circumference 2π, in closed form.
 
     Let y be the signed distance of an output from the first center, so that the second
     one is at y = D. The privacy loss exceeds ε on the arc −r_b < y < y_a with
     y_a = (D − sε)/2 and r_b = π − (D + sε)/2. δ(ε) is the probability of this arc for
     noise about the first center, less e^ε times that for noise about the second one.
+    With the density e^{−|y|/s}/(2s(1 − e^{−π/s})), the difference is the product
+
+        (1 − e^{−y_a/s})·(1 − e^{−r_b/s})/(1 − e^{−π/s}).
 
     Parameters
     ----------

@@ -275,10 +275,11 @@ class PrivacyProfile(PrivacyCurve):
     ) -> int:
         """Return how often the table of the loss must be doubled before μ is proved.
 
-        A release is μ-GDP if δ(ε) <= δ_μ(ε) at every ε, where δ_μ is the profile of
-        N(0, 1) against N(μ, 1). If the privacy loss is unbounded, this is checked
-        at the ε of the table. For all larger ε it follows from a theorem
-        (`_large_eps_are_proved`), provided that the table is long enough.
+        `mu` calls it before it pays for a longer table. A release is μ-GDP if
+        δ(ε) <= δ_μ(ε) at every ε, where δ_μ is the profile of N(0, 1) against N(μ, 1).
+        If the privacy loss is unbounded, this is checked at the ε of the table. For all
+        larger ε it follows from a theorem (`_large_eps_are_proved`), provided that the
+        table is long enough.
 
         Parameters
         ----------
@@ -319,8 +320,9 @@ class PrivacyProfile(PrivacyCurve):
     def _trusted_losses(self, start: float) -> Array:
         """Return an increasing grid of privacy losses at which the table is accurate.
 
-        δ(ε) is an integral over all losses above ε. If losses are unbounded, it is
-        inaccurate close to the end of the table, and the last quarter is left out.
+        The search for μ looks at these ε. δ(ε) is an integral over all losses above ε.
+        If losses are unbounded, it is inaccurate close to the end of the table, and the
+        last quarter is left out.
 
         Parameters
         ----------
@@ -730,6 +732,8 @@ class PrivacyProfile(PrivacyCurve):
     def _divergence_ratio(self, log2_distance: float) -> float:
         """Return D_α/α, the Rényi divergence of order α divided by α.
 
+        Its supremum over all orders is the ρ of zCDP.
+
         Parameters
         ----------
         log2_distance : float
@@ -781,7 +785,8 @@ class PrivacyProfile(PrivacyCurve):
         """The Hellinger angle 2·arccos∫√(p₁p₂), rounded up.
 
         p₁ and p₂ are the output densities on the worst two neighboring data sets. The
-        angle is computed from the squared Hellinger distance
+        angle says how far the two densities are apart, and is composed by Rao privacy.
+        It is computed from the squared Hellinger distance
 
             1 − ∫√(p₁p₂) = ½·∫₀^∞ e^{−t/2}·δ(t) dt.
         """

@@ -36,11 +36,12 @@ _LARGE_MILLS_ARGUMENT = 100
 def _solve_for_mu(
     eps: Array, mu: Array, newton_step: Callable[[Array, Array, Array], Array]
 ) -> Array:
-    """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise.
+    """Solve δ_μ(ε) = δ for μ by Newton's method, elementwise, with a given step.
 
-    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). A step is cut if it would
-    more than double μ, or remove more than half of it. The iteration ends when all
-    steps are below 1e-13·μ.
+    `mu_of_small_delta` and `mu_of_large_delta` supply the first iterates and the step.
+    δ_μ(ε) is the profile of N(0, 1) against N(μ, 1). A step is cut if it would more
+    than double μ, or remove more than half of it. The iteration ends when all steps are
+    below 1e-13·μ.
 
     The cut keeps μ positive. tests/privacy/test_profile.py computes δ from the result
     again.
@@ -183,7 +184,7 @@ def mu_of_large_delta(
 
 
 def mills_ratio(x: Array) -> Array:
-    """Return Mills' ratio R(x) = Φ(−x)/φ(x) of the normal distribution.
+    """Return Mills' ratio R(x) = Φ(−x)/φ(x), which Newton steps for μ contain.
 
     Φ is the normal distribution function and φ its density; R(x) = √(π/2)·erfcx(x/√2).
     Left of −35, where R would overflow, its value at −35 is returned. The caller is

@@ -338,6 +338,8 @@ class ProductProfile(PrivacyProfile):
     def _epsilon(self, delta: Array) -> Array:
         """Return the smallest ε with δ(ε) <= delta, for every entry of `delta`.
 
+        Each entry has a search of its own.
+
         Parameters
         ----------
         delta : array

@@ -89,8 +89,9 @@ class SplitProfile(PrivacyProfile):
     def _table_error(self) -> float:
         """The largest coefficient that the table of the loss could not resolve.
 
-        It is 0 unless the tails are noisy or not smooth. The errors of δ and μ are
-        charged in this unit. `NotResolved` is raised if it exceeds 1e-6.
+        The table consists of Chebyshev series, whose last coefficients estimate its
+        error. The number is 0 unless the tails are noisy or not smooth. The errors of δ
+        and μ are charged in this unit. `NotResolved` is raised if it exceeds 1e-6.
         """
         table_error = self.loss_table.series.unresolved
         if table_error > _MOST_UNRESOLVED:

@@ -100,8 +100,9 @@ class TradeoffCurve:
     ) -> LogErrors:
         """Return log β and log(1 − β) of the tests with given thresholds.
 
-        β is the tail that is not equal to α. It is lowered, and 1 − β raised, by the
-        error of the table.
+        A test accepts if the loss is at most the threshold t. One of its two errors is
+        a given α, and the other one is β: a tail of the loss. β is lowered, and 1 − β
+        raised, by the error of the table.
 
         Parameters
         ----------
@@ -132,7 +133,8 @@ class TradeoffCurve:
     def _bracket_threshold(self) -> tuple[Array, Array]:
         """Return two coordinates w between which the threshold t lies, for each α.
 
-        w is the coordinate in which the table stores losses.
+        t is the threshold at which the best test has the type I error α, and w is the
+        coordinate in which the table stores losses.
 
         Returns
         -------
@@ -159,8 +161,9 @@ class TradeoffCurve:
     def _lower_tail_deficit(self, w: Array) -> Array:
         """Return a number that is <= 0 once P₁(L <= t) has reached α.
 
-        It is log α − log P₁(L <= t), or for α >= ½ the same comparison of the
-        complements 1 − α and P₁(L > t).
+        Its sign change is the threshold t of the test with the type I error α, right of
+        the diagonal. The number is log α − log P₁(L <= t), or for α >= ½ the same
+        comparison of the complements 1 − α and P₁(L > t).
 
         Parameters
         ----------

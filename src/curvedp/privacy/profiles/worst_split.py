@@ -234,8 +234,9 @@ def _fit_over_arc(cost: CostOfSplit, arc: Arc) -> _Supremum:
 def _cost_of_chebyshev_point(cost: CostOfSplit, arc: Arc) -> Callable[[float], Array]:
     """Return the cost as a function of a number z in [−1, 1], computed once for each z.
 
-    z stands for the split of the arc with sin²θ = low + (high − low)·(1 + z)/2, where
-    low and high are the values of sin²θ at the two ends.
+    Polynomials in z are fitted to it. z stands for the split of the arc with
+    sin²θ = low + (high − low)·(1 + z)/2, where low and high are the values of sin²θ at
+    the two ends.
 
     Parameters
     ----------
@@ -295,7 +296,8 @@ def _difference_near_maximum(
 def _chebyshev_points(size: int) -> Array:
     """Return the extrema −cos(πj/(size − 1)) of a Chebyshev polynomial.
 
-    Here j = 0, …, size − 1. They increase from −1 to 1 and are denser near the ends.
+    A polynomial through values at these points is close to the best fit. Here j = 0, …,
+    size − 1. They increase from −1 to 1 and are denser near the ends.
 
     Parameters
     ----------
@@ -332,8 +334,9 @@ def _direction(theta: float) -> Array:
 def _climb_to_maximum(coefficients: Array, z: float) -> float:
     """Return the value of a Chebyshev series at a local maximum near z.
 
-    The search tries one step to either side. It moves there if the series is larger,
-    and divides the step by 4 otherwise, from 1e-3 down to 1e-7.
+    The maximum of a fitted cost lies between the points of a grid. The search tries one
+    step to either side. It moves there if the series is larger, and divides the step by
+    4 otherwise, from 1e-3 down to 1e-7.
 
     Parameters
     ----------
