@@ -282,7 +282,7 @@ def rsgd_noise(
         guarantee, batch_size / n, steps, sampling=sampling
     )
     # Raised by more than what `rsgd_guarantee` takes off again.
-    return round_up(multiplier * clip / batch_size, NINETY_ROUNDINGS)
+    return float(round_up(multiplier * clip / batch_size, NINETY_ROUNDINGS))
 
 
 # ---- variance reduction
