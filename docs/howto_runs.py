@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+PROGRAMS = Path(sys.executable).parent
 PAGES = (
     "mean-direction",
     "class-matrices",
@@ -32,8 +33,10 @@ FIGURES = {
 _BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", flags=re.S | re.M)
 
 
-def run_page(name: str, folder: Path) -> str:
+def run_page(name: str, folder: Path, programs: Path = PROGRAMS) -> str:
     """Run all blocks of a page in a folder and return what they print.
+
+    The command `curvedp` is the one in the folder `programs`.
 
     Raises
     ------
@@ -48,8 +51,8 @@ def run_page(name: str, folder: Path) -> str:
     for kind, code in blocks:
         if kind == "bash":
             commands.append(["bash", "-e", "-c", code])
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": programs, "COLUMNS": "120"}
+    search_path = os.pathsep.join([str(programs), str(PROGRAMS), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": search_path, "COLUMNS": "120"}
     printed = []
     for command in commands:
         done = subprocess.run(

@@ -1,9 +1,16 @@
-"""The how-to pages that follow one file to the printed result run as they are written."""
+"""The how-to pages that follow one file to the printed result run as they are written.
+
+The first command of each page is a process of its own; the others are forks of one that
+has imported the library.
+"""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
+
+from support.forked_command import curvedp_on_path
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "howto_runs.py"
 specification = importlib.util.spec_from_file_location("howto_runs", SCRIPT)
@@ -27,6 +34,7 @@ PROMISED = {
 
 @pytest.mark.parametrize("name", howto_runs.PAGES)
 def test_a_page_runs_to_its_result(name, tmp_path):
-    printed = howto_runs.run_page(name, tmp_path)
+    with curvedp_on_path({**os.environ, "COLUMNS": "120"}) as programs:
+        printed = howto_runs.run_page(name, tmp_path, programs)
     for words in PROMISED[name]:
         assert words in printed
