@@ -46,13 +46,13 @@ _LEAST_FITTED = 1e-3
 def unit_exponential(S: Array, largest_norm: float) -> Array:
     """Return exp(S + D) for symmetric S, D the diagonal that makes its diagonal 1.
 
-    S is a symmetric matrix, and D = diag x is the only diagonal matrix for which the
+    S is a symmetric matrix whose diagonal is 0, and D = diag x is the only diagonal matrix for which the
     exponential has ones on its diagonal. Newton's method finds x (`_solve_by_newton`).
 
     Parameters
     ----------
     S : array, shape (..., m, m)
-        Symmetric matrices.
+        Symmetric matrices with diagonal 0.
     largest_norm : float
         A bound on the norm of S + D. Inside `public_time` and under JAX the work must
         not depend on S, and this bound determines it. Otherwise the norm of each matrix
@@ -86,13 +86,16 @@ def unit_exponential(S: Array, largest_norm: float) -> Array:
 def _norm_bounds(S: np.ndarray) -> np.ndarray:
     """Bound the norms of the matrices S + D whose exponentials have unit diagonal.
 
-    The bound says how many squarings the exponential needs. The norm is at most
-    |S| + |D|, and |D| ≤ log cosh|S| for the diagonal matrix D.
+    The bound says how many squarings the exponential needs. The norm, the largest sum of
+    the moduli of a row, is at most |S| + |D|. The entries of D are not positive (Jensen),
+    and |D| ≤ log cosh|S| is attained by 2×2 matrices. In general the last bound was
+    checked on random matrices and is not proved. It affects only the accuracy of the
+    exponential.
 
     Parameters
     ----------
     S : array, shape (n, m, m)
-        Symmetric matrices.
+        Symmetric matrices with diagonal 0.
 
     Returns
     -------
@@ -280,9 +283,11 @@ def _quadrature_weights(n_squarings: int) -> list[float]:
     """Return the weights of the quadrature rule of `_quadrature` on [0, 1].
 
     Its nodes t are 0, ½, ¼, … and their mirror images 1 − t. The weights are fitted to
-    ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to 2^n_squarings, the
-    largest difference of eigenvalues. Relative errors are then below 4e-4. A node and
-    its mirror image contribute the same matrix, hence the factor 2.
+    ∫₀¹ e^{−wt} dt = (1 − e^{−w})/w by least squares, for w up to 2^n_squarings. Relative
+    errors are then below 4e-4. Here w stands for a difference of two eigenvalues. Larger
+    differences, up to twice the norm, are possible; there the derivative is less
+    accurate, and Newton's method needs more steps. A node and its mirror image
+    contribute the same matrix, hence the factor 2.
 
     Parameters
     ----------

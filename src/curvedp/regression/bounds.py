@@ -195,7 +195,8 @@ def gradient_sensitivities(
     Returns
     -------
     GradientSensitivities
-        Δ_p and Δ_v, rounded up.
+        Δ_p and Δ_v. They are exact up to the rounding of cosh, sinh and a few products,
+        which whoever calibrates noise to them has to add (`add_rounding`).
     """
     point_bound, velocity_bound = exp_differential_bounds(
         manifold, speed * max_predictor
@@ -310,7 +311,8 @@ def endpoint_sensitivity(manifold: Manifold, domain: Domain) -> float:
     Returns
     -------
     float
-        The largest change of the gradient, 2τk/n, rounded up.
+        The largest change of the gradient, 2τk/n, exact up to the rounding of cosh, sinh
+        and a few products. `add_rounding` covers it where noise is calibrated.
 
     Raises
     ------
@@ -744,8 +746,9 @@ def _residual_lipschitz(
     if curvature == 0:
         # min(d, τ)/d is at most 1.
         return np.asarray(np.ones_like(max_residual))
-    # Up to √κ·d = π/2, a quarter turn, d·√κ·cot(√κ·d) is at most 1. Beyond it the
-    # cotangent is negative and |cot| grows with d, so the largest d is the worst.
+    # Up to √κ·d = π/2, a quarter turn, d·√κ·cot(√κ·d) is at most 1. Beyond it, and up to
+    # √κ·d = π, the cotangent is negative and |cot| grows with d, so the largest d is the
+    # worst. No distance on a sphere is longer.
     angle = np.maximum(root * max_residual, pi / 2)
     return np.asarray(np.maximum(1.0, -root * clip / np.tan(angle)))
 
