@@ -46,8 +46,9 @@ _LEAST_FITTED = 1e-3
 def unit_exponential(S: Array, largest_norm: float) -> Array:
     """Return exp(S + D) for symmetric S, D the diagonal that makes its diagonal 1.
 
-    S is a symmetric matrix whose diagonal is 0, and D = diag x is the only diagonal matrix for which the
-    exponential has ones on its diagonal. Newton's method finds x (`_solve_by_newton`).
+    S is a symmetric matrix whose diagonal is 0, and D = diag x is the only diagonal
+    matrix for which the exponential has ones on its diagonal. Newton's method finds x
+    (`_solve_by_newton`).
 
     Parameters
     ----------
