@@ -138,7 +138,7 @@ def test_the_page_has_every_word_that_its_refusals_use():
     studio = pytest.importorskip("curvedp.studio", reason="the studio is an extra")
     from curvedp.studio.desk import page_offer
     from curvedp.studio.offers import page_offers
-    from curvedp.studio.wording import describe, page_names
+    from curvedp.studio.wording import error_text, page_names
 
     page = Path(studio.__file__).with_name("page.html").read_text(encoding="utf-8")
     options_sent_to_the_page = json.dumps(
@@ -149,4 +149,4 @@ def test_the_page_has_every_word_that_its_refusals_use():
         pattern = rf'>[^<]*{re.escape(words)}|"[^"]*{re.escape(words)}'
         assert re.search(pattern, page + options_sent_to_the_page), name
     error = ParameterError("must be one\ncharacter", parameter="sep", value=";;")
-    assert describe(error) == "“separator” ';;' must be one character"
+    assert error_text(error) == "“separator” ';;' must be one character"

@@ -66,7 +66,7 @@ class RiemannianLaplace(IsotropicLaw):
     (2, 5, 4)
     >>> RiemannianLaplace(Lorentz(5), 0.5)
     Traceback (most recent call last):
-    curvedp.errors.NotIntegrable: scale=0.5: infinite mass on Lorentz(d=5) unless scale < 0.25
+    curvedp.errors.NotIntegrable: scale=0.5 gives infinite mass on Lorentz(d=5) unless scale < 0.25
     """
 
     @property
