@@ -435,7 +435,8 @@ def one_view(v: list[Any], record: np.ndarray, lost: int) -> dict[str, np.ndarra
         np.zeros(size, dtype=np.int64),
     )
     bare = {
-        i: masked[i] - mask_words(parties[i]._secrets(0)[1], size) for i in masked
+        i: masked[i] - mask_words(parties[i]._secrets_of_round(0)[1], size)
+        for i in masked
     }  # own masks are known by now
     return {
         "the total, surplus noise taken off": (total - off).astype(float),
