@@ -205,9 +205,12 @@ def test_refusals_are_one_line_and_spend_nothing(tmp_path, make, message):
     assert ledger.spent is None
 
 
-def test_what_a_reader_says_of_a_value_is_not_told(tmp_path):
+@pytest.mark.parametrize(
+    "error", [ValueError, KeyError, RuntimeError, OSError, MemoryError, UnicodeError]
+)
+def test_what_a_reader_says_of_a_value_is_not_told(tmp_path, error):
     def read():
-        raise ValueError("could not convert 3.14159 cm to a number")
+        raise error("could not convert 3.14159 cm to a number")
 
     X, ledger = (
         da.from_delayed(dask.delayed(read)(), (100, 3), float),
@@ -219,7 +222,8 @@ def test_what_a_reader_says_of_a_value_is_not_told(tmp_path):
         PrivatePCA(radius=1.0, ledger=ledger).fit,
     ):
         with pytest.raises(
-            ParameterError, match=r"ValueError in a task.*Nothing was released"
+            ParameterError,
+            match=rf"{error.__name__} in a task.*Nothing was released",
         ) as caught:
             fit(X)
         assert "3.14159" not in "".join(traceback.format_exception(caught.value))

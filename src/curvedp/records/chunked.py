@@ -4,6 +4,7 @@ own chunks and send back exact sums; the client adds them up. A worker or a clus
 fails is reported in one line that quotes no record.
 """
 
+import os
 from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any, cast
@@ -522,10 +523,10 @@ def compute(collection: Any, name: str = "X") -> Any:
     Raises
     ------
     ParameterError
-        If the computation fails. An error of the cluster or of the storage is about
-        machines and files, and is quoted. Any other error may quote a record (such as
-        "could not convert ..."), so the message states its type only, and the traceback
-        does not show it.
+        If the computation fails. The message quotes errors of the cluster and the
+        operating system's words for an error number, such as "No space left on device".
+        Any other message may contain a record (such as "could not convert ..."), so only
+        the type of the error is stated, and the traceback does not show it.
     """
     try:
         return collection.compute()
@@ -533,8 +534,8 @@ def compute(collection: Any, name: str = "X") -> Any:
         raise
     except Exception as error:
         kind = type(error).__name__
-        if _is_error_of_machines(error):
-            text = " ".join(str(error).split()).rstrip(".")
+        text = _public_text(error)
+        if text:
             reason = f"{kind}: {text}"
         else:
             reason = f"{kind} in a task; {name}.blocks[i].compute() tells more"
@@ -543,18 +544,27 @@ def compute(collection: Any, name: str = "X") -> Any:
         ) from None
 
 
-def _is_error_of_machines(error: Exception) -> bool:
-    """Return whether an error comes from the cluster or the storage.
-
-    Errors of other origins may quote a record.
+def _public_text(error: Exception) -> str:
+    """Return what may be said of an error of dask: nothing that can quote a record.
 
     Parameters
     ----------
     error : Exception
         The error of a computation of dask.
+
+    Returns
+    -------
+    str
+        The message of an error of the cluster, and the operating system's words for an
+        error number. It is empty for other errors: the code that reads the records may
+        have raised them with a message of its own.
     """
     package = type(error).__module__.partition(".")[0]
-    return isinstance(error, OSError | MemoryError) or package in _CLUSTER_PACKAGES
+    if package in _CLUSTER_PACKAGES:
+        return " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return ""
 
 
 def _check_scheduler() -> None:
